@@ -1,0 +1,82 @@
+# One way to declare a library, a program, a run-time module and a test, so that warnings,
+# sanitizers and folders are the same everywhere.
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_FLAGS_DEBUG "-O1 -g1")  # tests run real models: -O0 would take minutes
+set(CMAKE_C_FLAGS_DEBUG "-O1 -g1")
+
+# The build tree has the layout of the installed one, so programs find each other the same way:
+# bin/, lib/, lib/stickyinvoc/ (modules), libexec/stickyinvoc/ (programs that only programs start).
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bin")
+set(CMAKE_LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib")
+set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+
+add_library(sticky_flags INTERFACE)
+target_include_directories(sticky_flags INTERFACE "${PROJECT_SOURCE_DIR}")
+target_compile_options(sticky_flags INTERFACE
+  "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;-Wnon-virtual-dtor>"
+  "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wthread-safety>"
+  "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${STICKY_WERROR}>>:-Werror>")
+if(STICKY_SANITIZE)
+  target_compile_options(sticky_flags INTERFACE
+    "-fsanitize=${STICKY_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all")
+  target_link_options(sticky_flags INTERFACE "-fsanitize=${STICKY_SANITIZE}")
+endif()
+
+# sticky_library(<name> SOURCES ... [DEPS ...] [PRIVATE_DEPS ...]): a static library and its alias
+# sticky::<name>.
+function(sticky_library name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;PRIVATE_DEPS" ${ARGN})
+  add_library(sticky_${name} STATIC ${ARG_SOURCES})
+  add_library(sticky::${name} ALIAS sticky_${name})
+  target_link_libraries(sticky_${name} PUBLIC sticky_flags ${ARG_DEPS} PRIVATE ${ARG_PRIVATE_DEPS})
+endfunction()
+
+# sticky_program(<name> SOURCES ... [DEPS ...] [INTERNAL]): a program in bin/, or, INTERNAL, in
+# libexec/stickyinvoc/; installed.
+function(sticky_program name)
+  cmake_parse_arguments(ARG "INTERNAL" "" "SOURCES;DEPS" ${ARGN})
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE sticky_flags ${ARG_DEPS})
+  target_compile_definitions(${name} PRIVATE STICKY_VERSION="${PROJECT_VERSION}")
+  if(ARG_INTERNAL)
+    set_target_properties(${name} PROPERTIES
+      RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/libexec/stickyinvoc")
+    install(TARGETS ${name} DESTINATION "${CMAKE_INSTALL_LIBEXECDIR}/stickyinvoc")
+  else()
+    install(TARGETS ${name} DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  endif()
+endfunction()
+
+# sticky_module(<name> SOURCES ... [DEPS ...]): a shared object that is opened at run time, in
+# lib/stickyinvoc/<name>.so; installed.
+function(sticky_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS" ${ARGN})
+  add_library(${name} MODULE ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE sticky_flags ${ARG_DEPS})
+  set_target_properties(${name} PROPERTIES PREFIX ""
+    LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/lib/stickyinvoc")
+  install(TARGETS ${name} DESTINATION "${CMAKE_INSTALL_LIBDIR}/stickyinvoc")
+endfunction()
+
+# sticky_test(<name> LABEL <unit|integration|...> SOURCES ... [DEPS ...] [TIMEOUT seconds]):
+# one binary, one CTest entry a TEST. Paths that tests need are compiled in.
+function(sticky_test name)
+  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_link_libraries(${name} PRIVATE sticky_flags ${ARG_DEPS} GTest::gmock GTest::gtest_main)
+  target_compile_definitions(${name} PRIVATE
+    STICKY_SOURCE_DIR="${PROJECT_SOURCE_DIR}" STICKY_BUILD_DIR="${PROJECT_BINARY_DIR}")
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES
+    LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()

@@ -1,0 +1,35 @@
+// NodeConfig: what a node's admin sets for stickyd, in YAML; every key has a default.
+//
+// Thread: any thread.
+// Source: config/stickyinvoc.yaml, the installed example that documents each default.
+
+#ifndef STICKY_CONFIG_NODE_CONFIG_H_
+#define STICKY_CONFIG_NODE_CONFIG_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace sticky::config {
+
+struct NodeConfig {
+  std::optional<std::uint64_t> memory_host_bytes;  // memory.host; absent: a safe share is taken
+  std::uint32_t connection_count_max = 4096;       // limits.connections
+  std::uint32_t lease_count_max = 4096;            // limits.leases
+  std::uint32_t state_count_max = 256;             // limits.states
+  std::uint32_t load_count_max = 4;                // limits.loads, at once
+  std::uint32_t handshake_ms = 5000;               // deadlines.handshake
+  std::uint32_t plan_ms = 60'000;                  // deadlines.plan
+  std::uint32_t fill_stall_ms = 60'000;            // deadlines.fill_stall: without progress
+  std::uint32_t shutdown_ms = 5000;                // deadlines.shutdown
+};
+
+Result<NodeConfig> ParseNodeConfig(std::string_view text, const std::string& file_name);
+Result<NodeConfig> LoadNodeConfig(const std::string& path);
+
+}  // namespace sticky::config
+
+#endif  // STICKY_CONFIG_NODE_CONFIG_H_

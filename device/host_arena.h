@@ -1,0 +1,102 @@
+// HostArena: one block of host memory that holds a state, as a memfd; and Mapping, a view of one.
+//
+// An arena is sealed against growing and shrinking when it is made, against writing when it is
+// published, and is lent out read-only: the receiver gets a freshly reopened description of it with
+// an open-file-description read lock, which the kernel keeps while any descriptor or mapping of
+// that description lives. So HasBorrowers() is true exactly while somebody can still read it.
+//
+// Thread: one thread at a time.
+// Source: memfd_create(2), fcntl(2) "File sealing" and "Open file description locks".
+
+#ifndef STICKY_DEVICE_HOST_ARENA_H_
+#define STICKY_DEVICE_HOST_ARENA_H_
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace sticky::device {
+
+enum class PageKind : std::int8_t {
+  kSmall = 0,    // the kernel's ordinary pages
+  kTransparent,  // ordinary pages that the kernel may join (shmem_enabled is advise or always)
+  kHuge,         // MFD_HUGETLB, taken from the node's reserved pool
+};
+const char* Name(PageKind kind);  // "none", "thp", "hugetlb"; static text
+
+class HostArena {
+ public:
+  // Reserves `size_bytes` (> 0) of address space in a memfd; no page is touched. `name`: for
+  // /proc only. want_huge: MFD_HUGETLB when the pool has room, else ordinary pages; page_kind()
+  // says which was got.
+  // Errors: kOutOfMemory (ENOMEM, ENOSPC, EMFILE), kInvalidArgument for size 0.
+  static Result<HostArena> Create(const std::string& name, std::uint64_t size_bytes,
+                                  bool want_huge);
+
+  // Takes over an arena's descriptor (from the keeper, or a loader's FillRequest). Checks that it
+  // is a memfd of that size, sealed against growing and shrinking.
+  // Errors: kCorrupt with what was expected and found.
+  static Result<HostArena> Adopt(UniqueFd fd, std::uint64_t size_bytes);
+
+  int fd() const { return fd_.get(); }
+  std::uint64_t size_bytes() const { return size_bytes_; }
+  PageKind page_kind() const { return page_kind_; }
+
+  // Makes every page present, so that their memory is charged to the calling process' cgroup and
+  // no reader ever faults for want of memory. Blocking: for seconds on a large arena.
+  // Errors: kOutOfMemory. Past a cgroup's limit the kernel may kill the caller instead: only a
+  // loader calls it.
+  Status Prefault();
+
+  // Seals against writing and further seals. Errors: kUnavailable (EBUSY) while a writable mapping
+  // lives anywhere; kCorrupt when pages are missing (holes would be charged to readers).
+  Status Seal();
+  bool sealed() const { return sealed_; }
+
+  // A new read-only description of the sealed arena, read-locked, close-on-exec.
+  // Errors: kOutOfMemory when descriptors have run out. Cost: about a microsecond.
+  Result<UniqueFd> Lend() const;
+
+  // Whether any lent description is still held open or mapped, by whomever.
+  Result<bool> HasBorrowers() const;
+
+ private:
+  HostArena(UniqueFd fd, std::uint64_t size_bytes, PageKind page_kind);
+  UniqueFd fd_;
+  std::uint64_t size_bytes_ = 0;
+  PageKind page_kind_ = PageKind::kSmall;
+  bool sealed_ = false;
+};
+
+// A sealed memfd with a copy of `bytes`: manifests, plans and long replies travel in one.
+// Errors: kOutOfMemory.
+Result<UniqueFd> SealedCopy(const std::string& name, std::span<const std::uint8_t> bytes);
+
+// Memory of a descriptor, mapped while this lives. Through Boost.Interprocess.
+class Mapping {
+ public:
+  // Errors: kOutOfMemory (address space), kPermissionDenied (writable, of a sealed arena), kCorrupt
+  //   when the descriptor is shorter than `size_bytes`.
+  static Result<Mapping> ReadOnly(int fd, std::uint64_t size_bytes);
+  static Result<Mapping> Writable(int fd, std::uint64_t size_bytes);
+
+  Mapping(Mapping&&) noexcept;
+  Mapping& operator=(Mapping&&) noexcept;
+  ~Mapping();
+
+  std::span<const std::uint8_t> bytes() const;
+  std::span<std::uint8_t> writable_bytes();  // requires Writable()
+
+ private:
+  struct Region;
+  explicit Mapping(std::unique_ptr<Region> region);
+  std::unique_ptr<Region> region_;
+};
+
+}  // namespace sticky::device
+
+#endif  // STICKY_DEVICE_HOST_ARENA_H_

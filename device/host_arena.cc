@@ -1,0 +1,177 @@
+#include "device/host_arena.h"
+
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+namespace sticky::device {
+namespace {
+
+constexpr int kSizeSeals = F_SEAL_GROW | F_SEAL_SHRINK;
+constexpr int kAllSeals = kSizeSeals | F_SEAL_WRITE | F_SEAL_SEAL;
+
+// Whether the kernel joins pages of shared memory that asks for it with MADV_HUGEPAGE.
+// Source: Linux Documentation/admin-guide/mm/transhuge.rst, "shmem_enabled".
+bool SharedMemoryMayBeHuge() {
+  std::ifstream file("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+  std::string text;
+  std::getline(file, text);
+  return text.find("[advise]") != std::string::npos || text.find("[always]") != std::string::npos ||
+         text.find("[within_size]") != std::string::npos;
+}
+
+struct flock WholeFile(short type) {
+  struct flock lock {};
+  lock.l_type = type;
+  lock.l_whence = SEEK_SET;
+  return lock;
+}
+
+Result<UniqueFd> MakeMemfd(const std::string& name, std::uint64_t size_bytes, unsigned flags) {
+  UniqueFd fd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING | flags));
+  if (!fd.valid()) return ErrnoError("make shared memory for '" + Escape(name) + "'", errno);
+  if (::ftruncate(fd.get(), static_cast<off_t>(size_bytes)) != 0) {
+    return ErrnoError(Format("make %llu bytes of shared memory for '%s'",
+                             static_cast<unsigned long long>(size_bytes), Escape(name).c_str()),
+                      errno);
+  }
+  return fd;
+}
+
+}  // namespace
+
+const char* Name(PageKind kind) {
+  switch (kind) {
+    case PageKind::kSmall:
+      return "none";
+    case PageKind::kTransparent:
+      return "thp";
+    case PageKind::kHuge:
+      return "hugetlb";
+  }
+  return "unknown";
+}
+
+HostArena::HostArena(UniqueFd fd, std::uint64_t size_bytes, PageKind page_kind)
+    : fd_(std::move(fd)), size_bytes_(size_bytes), page_kind_(page_kind) {}
+
+Result<HostArena> HostArena::Create(const std::string& name, std::uint64_t size_bytes,
+                                    bool want_huge) {
+  if (size_bytes == 0) {
+    return Error{Code::kInvalidArgument, "make an arena for '" + Escape(name) + "' of 0 bytes"};
+  }
+  PageKind kind = SharedMemoryMayBeHuge() ? PageKind::kTransparent : PageKind::kSmall;
+  Result<UniqueFd> fd = Error{Code::kInternal, "no memory was asked for"};
+  constexpr std::uint64_t kHugePageBytes = 2u << 20;
+  if (want_huge) {
+    const std::uint64_t rounded =
+        (size_bytes + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
+    fd = MakeMemfd(name, rounded, MFD_HUGETLB);
+    // Room in the pool is only found out by allocating; here it costs no page of ours but theirs.
+    if (fd.ok() && ::fallocate(fd.value().get(), 0, 0, static_cast<off_t>(rounded)) == 0) {
+      kind = PageKind::kHuge;
+    } else {
+      fd = Error{Code::kOutOfMemory, "no huge pages are left"};
+    }
+  }
+  if (!fd.ok()) fd = MakeMemfd(name, size_bytes, 0);
+  if (!fd.ok()) return fd.error();
+  if (::fcntl(fd.value().get(), F_ADD_SEALS, kSizeSeals) != 0) {
+    return ErrnoError("seal the size of the arena for '" + Escape(name) + "'", errno);
+  }
+  return HostArena(std::move(fd).value(), size_bytes, kind);
+}
+
+Result<HostArena> HostArena::Adopt(UniqueFd fd, std::uint64_t size_bytes) {
+  const int seals = ::fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0) return ErrnoError("adopt an arena: read its seals", errno);
+  struct stat status {};
+  if (::fstat(fd.get(), &status) != 0) return ErrnoError("adopt an arena: examine it", errno);
+  const auto found = static_cast<std::uint64_t>(status.st_size);
+  if ((seals & kSizeSeals) != kSizeSeals || found < size_bytes || size_bytes == 0) {
+    return Error{Code::kCorrupt,
+                 Format("adopt an arena: want %llu bytes sealed against growing and shrinking, "
+                        "found %llu bytes with seals 0x%x",
+                        static_cast<unsigned long long>(size_bytes),
+                        static_cast<unsigned long long>(found), static_cast<unsigned>(seals))};
+  }
+  HostArena arena(std::move(fd), size_bytes, PageKind::kSmall);
+  arena.sealed_ = (seals & F_SEAL_WRITE) != 0;
+  return arena;
+}
+
+Status HostArena::Prefault() {
+  // fallocate makes pages present without writing through a mapping; a tmpfs page is zero.
+  while (::fallocate(fd_.get(), 0, 0, static_cast<off_t>(size_bytes_)) != 0) {
+    if (errno == EINTR) continue;
+    return ErrnoError(Format("reserve %llu bytes of memory for an arena",
+                             static_cast<unsigned long long>(size_bytes_)),
+                      errno);
+  }
+  return Ok{};
+}
+
+Status HostArena::Seal() {
+  struct stat status {};
+  if (::fstat(fd_.get(), &status) != 0) return ErrnoError("seal an arena: examine it", errno);
+  constexpr std::uint64_t kStatBlockBytes = 512;  // stat(2): st_blocks is in units of 512 bytes
+  const std::uint64_t present = static_cast<std::uint64_t>(status.st_blocks) * kStatBlockBytes;
+  if (present < size_bytes_) {
+    return Error{Code::kCorrupt, Format("seal an arena: only %llu of %llu bytes are present",
+                                        static_cast<unsigned long long>(present),
+                                        static_cast<unsigned long long>(size_bytes_))};
+  }
+  if (::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SEAL) != 0) {
+    if (errno == EBUSY) {
+      return Error{Code::kUnavailable, "seal an arena: a writable mapping of it is still alive",
+                   EBUSY};
+    }
+    return ErrnoError("seal an arena", errno);
+  }
+  sealed_ = true;
+  return Ok{};
+}
+
+Result<UniqueFd> HostArena::Lend() const {
+  const std::string path = Format("/proc/self/fd/%d", fd_.get());
+  UniqueFd lent(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!lent.valid()) return ErrnoError("reopen an arena for reading", errno);
+  struct flock lock = WholeFile(F_RDLCK);
+  if (::fcntl(lent.get(), F_OFD_SETLK, &lock) != 0) {
+    return ErrnoError("take the lease lock of an arena", errno);
+  }
+  return lent;
+}
+
+Result<bool> HostArena::HasBorrowers() const {
+  struct flock lock = WholeFile(F_WRLCK);
+  if (::fcntl(fd_.get(), F_OFD_GETLK, &lock) != 0) {
+    return ErrnoError("ask for the lease locks of an arena", errno);
+  }
+  return lock.l_type != F_UNLCK;
+}
+
+Result<UniqueFd> SealedCopy(const std::string& name, std::span<const std::uint8_t> bytes) {
+  STICKY_ASSIGN(UniqueFd fd, MakeMemfd(name, 0, 0));
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t written = ::write(fd.get(), bytes.data() + done, bytes.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return ErrnoError("write shared memory '" + Escape(name) + "'", errno);
+    done += static_cast<std::size_t>(written);
+  }
+  if (::fcntl(fd.get(), F_ADD_SEALS, kAllSeals) != 0) {
+    return ErrnoError("seal shared memory '" + Escape(name) + "'", errno);
+  }
+  return fd;
+}
+
+}  // namespace sticky::device

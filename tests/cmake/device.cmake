@@ -1,0 +1,1 @@
+sticky_test(device_test LABEL unit SOURCES unit/device/host_arena_test.cc DEPS sticky::device)

@@ -1,0 +1,147 @@
+// A published arena cannot be written by anyone, and is known to be borrowed exactly while a lent
+// descriptor or a mapping of one lives.
+
+#include "device/host_arena.h"
+
+#include <cstring>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/testing/matchers.h"
+
+namespace sticky::device {
+namespace {
+
+using sticky::testing::FailsWith;
+using sticky::testing::IsOk;
+
+constexpr std::uint64_t kBytes = 3 * 4096;
+
+HostArena Published() {
+  HostArena arena = HostArena::Create("test", kBytes, /*want_huge=*/false).value();
+  EXPECT_THAT(arena.Prefault(), IsOk());
+  {
+    Mapping mapping = Mapping::Writable(arena.fd(), kBytes).value();
+    std::memset(mapping.writable_bytes().data(), 7, kBytes);
+  }
+  EXPECT_THAT(arena.Seal(), IsOk());
+  return arena;
+}
+
+TEST(HostArena, EmptyIsRefused) {
+  EXPECT_THAT(HostArena::Create("test", 0, false), FailsWith(Code::kInvalidArgument));
+}
+
+TEST(HostArena, SizeIsSealedFromTheStart) {
+  HostArena arena = HostArena::Create("test", kBytes, false).value();
+
+  EXPECT_NE(::ftruncate(arena.fd(), 1), 0);
+  EXPECT_NE(::ftruncate(arena.fd(), 1 << 20), 0);
+}
+
+TEST(HostArena, SealFailsWhileAWritableMappingLives) {
+  HostArena arena = HostArena::Create("test", kBytes, false).value();
+  ASSERT_THAT(arena.Prefault(), IsOk());
+  Result<Mapping> mapping = Mapping::Writable(arena.fd(), kBytes);
+  ASSERT_THAT(mapping, IsOk());
+
+  EXPECT_THAT(arena.Seal(), FailsWith(Code::kUnavailable));
+}
+
+TEST(HostArena, SealFailsWhenPagesAreMissing) {
+  HostArena arena = HostArena::Create("test", kBytes, false).value();
+
+  EXPECT_THAT(arena.Seal(), FailsWith(Code::kCorrupt));
+}
+
+TEST(HostArena, SealedArenaCannotBeMappedWritableNotEvenThroughProc) {
+  HostArena arena = Published();
+  const UniqueFd lent = arena.Lend().value();
+
+  EXPECT_THAT(Mapping::Writable(arena.fd(), kBytes), FailsWith(Code::kPermissionDenied));
+  const std::string path = "/proc/self/fd/" + std::to_string(lent.get());
+  const UniqueFd reopened(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (reopened.valid()) {
+    EXPECT_EQ(::mmap(nullptr, kBytes, PROT_WRITE, MAP_SHARED, reopened.get(), 0), MAP_FAILED);
+    EXPECT_LT(::write(reopened.get(), "x", 1), 0);
+  }
+}
+
+TEST(HostArena, LentMappingCannotBeMadeWritable) {
+  HostArena arena = Published();
+  const UniqueFd lent = arena.Lend().value();
+  Mapping mapping = Mapping::ReadOnly(lent.get(), kBytes).value();
+
+  void* const address = const_cast<std::uint8_t*>(mapping.bytes().data());
+  EXPECT_NE(::mprotect(address, kBytes, PROT_READ | PROT_WRITE), 0);
+  EXPECT_EQ(mapping.bytes()[kBytes - 1], 7);
+}
+
+TEST(HostArena, IsBorrowedWhileALentDescriptorIsOpen) {
+  HostArena arena = Published();
+  EXPECT_FALSE(arena.HasBorrowers().value());
+
+  UniqueFd lent = arena.Lend().value();
+  EXPECT_TRUE(arena.HasBorrowers().value());
+
+  lent.Reset();
+  EXPECT_FALSE(arena.HasBorrowers().value());
+}
+
+TEST(HostArena, IsBorrowedWhileOnlyAMappingLives) {
+  HostArena arena = Published();
+  UniqueFd lent = arena.Lend().value();
+  {
+    const Mapping mapping = Mapping::ReadOnly(lent.get(), kBytes).value();
+    lent.Reset();
+    EXPECT_TRUE(arena.HasBorrowers().value());
+  }
+  EXPECT_FALSE(arena.HasBorrowers().value());
+}
+
+TEST(HostArena, BorrowerKilledWithoutWarningIsGone) {
+  HostArena arena = Published();
+  UniqueFd lent = arena.Lend().value();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::pause();
+    ::_exit(0);
+  }
+  lent.Reset();
+  EXPECT_TRUE(arena.HasBorrowers().value());
+
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+
+  EXPECT_FALSE(arena.HasBorrowers().value());
+}
+
+TEST(HostArena, AdoptRefusesMemoryThatIsNotSealedOrTooShort) {
+  UniqueFd loose(::memfd_create("loose", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(::ftruncate(loose.get(), kBytes), 0);
+  EXPECT_THAT(HostArena::Adopt(std::move(loose), kBytes), FailsWith(Code::kCorrupt));
+
+  HostArena arena = HostArena::Create("test", kBytes, false).value();
+  EXPECT_THAT(HostArena::Adopt(UniqueFd(::dup(arena.fd())), kBytes + 1), FailsWith(Code::kCorrupt));
+  EXPECT_THAT(HostArena::Adopt(UniqueFd(::dup(arena.fd())), kBytes), IsOk());
+}
+
+TEST(Mapping, LongerThanTheMemoryIsRefused) {
+  HostArena arena = Published();
+  EXPECT_THAT(Mapping::ReadOnly(arena.fd(), kBytes + 4096), FailsWith(Code::kCorrupt));
+}
+
+TEST(SealedCopy, HoldsTheBytesAndRefusesWriting) {
+  const std::uint8_t bytes[] = {1, 2, 3};
+  const UniqueFd fd = SealedCopy("copy", bytes).value();
+
+  EXPECT_EQ(Mapping::ReadOnly(fd.get(), 3).value().bytes()[2], 3);
+  EXPECT_LT(::pwrite(fd.get(), "x", 1, 0), 0);
+}
+
+}  // namespace
+}  // namespace sticky::device

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -108,7 +107,7 @@ Result<std::uint64_t> ParseByteCount(std::string_view text) {
     if (power == std::string_view::npos) return error;
     const std::string rest = unit.substr(1);
     if (!rest.empty() && rest != "b" && rest != "ib") return error;
-    factor = std::pow(1024.0, static_cast<double>(power + 1));
+    for (std::size_t i = 0; i <= power; ++i) factor *= 1024;
   }
   const double bytes = number * factor;
   if (!(bytes >= 0 && bytes < 9223372036854775808.0)) return error;

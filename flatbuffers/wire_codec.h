@@ -37,9 +37,12 @@ inline constexpr std::uint32_t kFdsPerFrameMax = 253;
 inline constexpr std::uint32_t kStateNameBytesMax = 128;
 inline constexpr std::uint32_t kFileCountMax = 4096;
 inline constexpr std::uint32_t kFileNameBytesMax = 255;
-inline constexpr std::uint32_t kTextBytesMax = 4096;  // any other text in a message
+// Any other text in a message. Encode cuts what is longer, between two characters.
+inline constexpr std::uint32_t kTextBytesMax = 4096;
+inline constexpr std::uint32_t kListCountMax = 1u << 16;  // states or leases in one reply
 // Largest envelope inside a Blob's memfd.
 inline constexpr std::uint64_t kBlobBytesMax = 64ULL * 1024 * 1024;
+// Longest wait, one day. Decode takes a longer one for this.
 inline constexpr std::uint32_t kWaitMsMax = 24 * 3600 * 1000;
 
 enum class StatePhase : std::int8_t {
@@ -52,7 +55,7 @@ enum class StatePhase : std::int8_t {
 };
 enum class FileRole : std::int8_t { kWeights = 0, kAsset };
 
-const char* Name(StatePhase phase);    // "planning", "filling", "ready", ...; static text
+const char* Name(StatePhase phase);  // "planning", "filling", "ready", ...; static text
 
 // Errors: kInvalidArgument, naming the rule, unless `name` may name a state.
 Status CheckStateName(std::string_view name);
@@ -61,6 +64,7 @@ struct Failure {
   Code code = Code::kInternal;
   std::string message;
   std::int32_t os_code = 0;
+  bool operator==(const Failure&) const = default;
 };
 struct StateInfo {
   std::string name;
@@ -81,6 +85,7 @@ struct StateInfo {
   std::string huge_pages;
   DtypeChoice dtype = DtypeChoice::kAuto;
   std::optional<Failure> failure;
+  bool operator==(const StateInfo&) const = default;
 };
 
 struct AttachRequest {
@@ -88,6 +93,7 @@ struct AttachRequest {
   std::optional<Digest> digest;
   std::uint32_t wait_ms = 0;
   bool hold = false;
+  bool operator==(const AttachRequest&) const = default;
 };
 struct LoadRequest {
   std::string state;
@@ -99,43 +105,59 @@ struct LoadRequest {
   std::uint32_t file_count = 0;
   std::uint32_t wait_ms = 0;
   bool hold = false;
+  bool operator==(const LoadRequest&) const = default;
 };
 struct SourceFile {
   std::string name;
   FileRole role = FileRole::kWeights;
   std::uint64_t size_bytes = 0;
+  bool operator==(const SourceFile&) const = default;
 };
 struct FilesPart {
   std::vector<SourceFile> files;
+  bool operator==(const FilesPart&) const = default;
 };
-struct ListRequest {};
+struct ListRequest {
+  bool operator==(const ListRequest&) const = default;
+};
 struct ShowRequest {
   std::string state;
+  bool operator==(const ShowRequest&) const = default;
 };
-struct StatusRequest {};
-struct LeasesRequest {};
+struct StatusRequest {
+  bool operator==(const StatusRequest&) const = default;
+};
+struct LeasesRequest {
+  bool operator==(const LeasesRequest&) const = default;
+};
 struct EvictRequest {
   std::string state;
   std::uint32_t wait_ms = 0;
+  bool operator==(const EvictRequest&) const = default;
 };
 
 struct AttachReply {
   std::uint64_t lease_id = 0;
   std::uint64_t epoch = 0;
   std::vector<std::uint64_t> arena_bytes;
+  bool operator==(const AttachReply&) const = default;
 };
 struct LoadProgress {
   StateInfo state;
+  bool operator==(const LoadProgress&) const = default;
 };
 struct LoadReply {
   StateInfo state;
   bool joined = false;  // the load or the state was there already
+  bool operator==(const LoadReply&) const = default;
 };
 struct ListReply {
   std::vector<StateInfo> states;
+  bool operator==(const ListReply&) const = default;
 };
 struct ShowReply {
   StateInfo state;
+  bool operator==(const ShowReply&) const = default;
 };
 struct StatusReply {
   std::string version;
@@ -154,6 +176,7 @@ struct StatusReply {
   bool draining = false;
   std::string device;
   DtypeChoice best_dtype = DtypeChoice::kAuto;
+  bool operator==(const StatusReply&) const = default;
 };
 struct LeaseInfo {
   std::uint64_t lease_id = 0;
@@ -164,36 +187,45 @@ struct LeaseInfo {
   std::string command;
   bool hold = false;
   std::uint64_t epoch = 0;
+  bool operator==(const LeaseInfo&) const = default;
 };
 struct LeasesReply {
   std::vector<LeaseInfo> leases;
+  bool operator==(const LeasesReply&) const = default;
 };
 struct EvictReply {
   StateInfo state;
   bool freed = false;  // false: draining or closing; `leases` says who holds it
   std::vector<LeaseInfo> leases;
+  bool operator==(const EvictReply&) const = default;
 };
 struct Blob {
   std::uint64_t size_bytes = 0;
+  bool operator==(const Blob&) const = default;
 };
 
 struct PlanRequest {
   std::string state;
   DtypeChoice dtype = DtypeChoice::kAuto;
   std::uint32_t file_count = 0;
+  bool operator==(const PlanRequest&) const = default;
 };
 struct PlanReply {
   std::uint64_t arena_bytes = 0;
+  bool operator==(const PlanReply&) const = default;
 };
 struct FillRequest {
   std::uint64_t arena_bytes = 0;
+  bool operator==(const FillRequest&) const = default;
 };
 struct FillProgress {
   std::uint64_t bytes_done = 0;
+  bool operator==(const FillProgress&) const = default;
 };
 struct FillReply {
   Digest content_digest;
   std::uint64_t bytes_read = 0;
+  bool operator==(const FillReply&) const = default;
 };
 
 using Body = std::variant<Failure, AttachRequest, LoadRequest, FilesPart, ListRequest, ShowRequest,
@@ -204,6 +236,7 @@ using Body = std::variant<Failure, AttachRequest, LoadRequest, FilesPart, ListRe
 struct Message {
   std::uint32_t request_id = 0;
   Body body;
+  bool operator==(const Message&) const = default;
 };
 
 // A size-prefixed, self-describing frame. May be longer than kFrameBytesMax (a list of many
@@ -211,8 +244,10 @@ struct Message {
 std::vector<std::uint8_t> Encode(const Message& message);
 
 // `frame`: one whole frame or the content of a Blob's memfd, untrusted, aligned to 8 bytes.
+// request_id_out: may be null; set as soon as the envelope could be read, also when the body then
+//   fails, so that the failure can be answered.
 // Errors: kCorrupt, whatever the bytes; kUnavailable naming both ranges when the peer speaks other
-// protocols (the frame's request_id is then in `request_id_out`, when that is not null).
+//   protocols.
 Result<Message> Decode(std::span<const std::uint8_t> frame,
                        std::uint32_t* request_id_out = nullptr);
 

@@ -25,7 +25,10 @@ inline constexpr std::uint64_t kTensorAlignment = 256;  // bytes, for tensors an
 inline constexpr std::uint32_t kTensorCountMax = 1u << 20;
 inline constexpr std::uint32_t kAssetCountMax = 256;
 inline constexpr std::uint32_t kArenaCountMax = 64;
-inline constexpr std::uint32_t kTensorNameBytesMax = 1024;
+inline constexpr std::uint64_t kArenaBytesMax = 1ULL << 48;
+inline constexpr std::uint64_t kManifestBytesMax = 1ULL << 30;
+inline constexpr std::uint32_t kTensorNameBytesMax = 1024;  // also of an asset's name; no NUL byte
+inline constexpr std::uint32_t kNoteCountMax = 256;
 inline constexpr int kRankMax = 8;
 
 struct ManifestTensor {
@@ -35,12 +38,14 @@ struct ManifestTensor {
   std::uint32_t arena = 0;
   std::uint64_t offset = 0;
   std::uint64_t size_bytes = 0;
+  bool operator==(const ManifestTensor&) const = default;
 };
 struct ManifestAsset {
   std::string name;
   std::uint32_t arena = 0;
   std::uint64_t offset = 0;
   std::uint64_t size_bytes = 0;
+  bool operator==(const ManifestAsset&) const = default;
 };
 // A manifest as a value, for the few places that make one. Tensors may alias one another (tied).
 struct Manifest {
@@ -54,13 +59,14 @@ struct Manifest {
   std::uint64_t epoch = 0;
   std::uint64_t daemon_nonce = 0;
   std::vector<std::string> notes;
+  bool operator==(const Manifest&) const = default;
 };
 
-// Sorts tensors and assets by name as it writes.
+// A size-prefixed buffer. Sorts tensors and assets by name as it writes.
 std::vector<std::uint8_t> EncodeManifest(const Manifest& manifest);
 
-// Checks untrusted bytes completely: layout version, counts, sorted unique names, known dtypes,
-// shapes whose product equals size_bytes, alignment, and ranges inside arenas.
+// `bytes`: aligned to 8. Checks untrusted bytes completely: layout version, counts, sorted unique
+// names, known dtypes, shapes whose product equals size_bytes, alignment, and ranges inside arenas.
 // Errors: kCorrupt with the reason.
 Result<Manifest> DecodeManifest(std::span<const std::uint8_t> bytes);
 
@@ -82,7 +88,8 @@ struct AssetRef {
 // Reads a manifest in place; does not own the bytes, which must outlive it.
 class ManifestView {
  public:
-  // Checks `bytes` as DecodeManifest does, without allocating. Errors: kCorrupt with the reason.
+  // Checks `bytes` as DecodeManifest does, without allocating; linear in the number of tensors.
+  // Errors: kCorrupt with the reason.
   static Result<ManifestView> Open(std::span<const std::uint8_t> bytes);
 
   std::string_view state() const;

@@ -39,7 +39,7 @@ LIBRARIES = {
     r"uv\.h": ["daemon/io"],
     r"boost/interprocess": ["device/"],
     r"boost/(?!interprocess)": ["tests/testing"],
-    r"flatbuffers/(?!wire_)|wire_\w+_generated\.h": ["flatbuffers/wire_"],
+    r"flatbuffers/(?!wire_)|wire_\w+_generated\.h": ["flatbuffers/wire_", "tests/unit/flatbuffers/wire_", "tests/layout/"],
     r"yaml-cpp/": ["config"],
     r"nlohmann/": ["weights", "tools", "tests"],
     r"xxhash\.h": ["daemon/load"],

@@ -1,0 +1,44 @@
+#include "flatbuffers/wire_codec.h"
+
+#include "base/text.h"
+
+namespace sticky::wire {
+namespace {
+
+bool IsAlphanumeric(char c) {
+  return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9');
+}
+
+bool MayFollow(char c) { return IsAlphanumeric(c) || c == '.' || c == '_' || c == '-' || c == '+'; }
+
+}  // namespace
+
+const char* Name(StatePhase phase) {
+  switch (phase) {
+    case StatePhase::kPlanning:
+      return "planning";
+    case StatePhase::kFilling:
+      return "filling";
+    case StatePhase::kReady:
+      return "ready";
+    case StatePhase::kDraining:
+      return "draining";
+    case StatePhase::kClosing:
+      return "closing";
+    case StatePhase::kFailed:
+      return "failed";
+  }
+  return "unknown";
+}
+
+Status CheckStateName(std::string_view name) {
+  bool fine = !name.empty() && name.size() <= kStateNameBytesMax && IsAlphanumeric(name[0]);
+  for (const char c : name) fine = fine && MayFollow(c);
+  if (fine) return Ok{};
+  return Error{Code::kInvalidArgument,
+               "read state name '" + Escape(name) +
+                   Format("': want 1 to %u of A-Z a-z 0-9 . _ - +, a letter or digit first",
+                          kStateNameBytesMax)};
+}
+
+}  // namespace sticky::wire

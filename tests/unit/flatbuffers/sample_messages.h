@@ -1,0 +1,78 @@
+// One message of every kind, with every field set to something that is not its default.
+
+#ifndef STICKY_TESTS_UNIT_FLATBUFFERS_SAMPLE_MESSAGES_H_
+#define STICKY_TESTS_UNIT_FLATBUFFERS_SAMPLE_MESSAGES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "flatbuffers/wire_codec.h"
+
+namespace sticky::wire {
+
+inline Digest SampleDigest(std::uint8_t first) {
+  Digest digest;
+  for (std::uint8_t& byte : digest.bytes) byte = first++;
+  return digest;
+}
+
+inline StateInfo SampleState() {
+  return {.name = "llama-8b",
+          .phase = StatePhase::kFailed,
+          .device = "host",
+          .content_digest = SampleDigest(1),
+          .template_digest = SampleDigest(40),
+          .epoch = 3,
+          .arena_bytes = 1ULL << 40,
+          .tensor_count = 272,
+          .lease_count = 9,
+          .pinned = true,
+          .hold_count = 2,
+          .bytes_done = 1ULL << 39,
+          .age_ms = 1234,
+          .load_ms = 567,
+          .source = "/models/llama-8b.gguf",
+          .huge_pages = "thp",
+          .dtype = DtypeChoice::kF32,
+          .failure = Failure{Code::kCorrupt, "header of 'a' is short", 5}};
+}
+
+inline LeaseInfo SampleLease() { return {11, "llama-8b", 4242, 1000, 77, "verify", true, 3}; }
+
+inline std::vector<Message> SampleMessages() {
+  const std::vector<Body> bodies = {
+      Failure{Code::kUnavailable, "state 'a' is draining", 11},
+      AttachRequest{"llama-8b", SampleDigest(7), 250, true},
+      LoadRequest{"llama-8b", SampleDigest(9), "/m", DtypeChoice::kBf16, true, true, 2, 500, true},
+      FilesPart{
+          {{"model.safetensors", FileRole::kWeights, 99}, {"config.json", FileRole::kAsset, 7}}},
+      ListRequest{},
+      ShowRequest{"llama-8b"},
+      StatusRequest{},
+      LeasesRequest{},
+      EvictRequest{"llama-8b", 100},
+      AttachReply{5, 3, {4096, 1ULL << 33}},
+      LoadProgress{SampleState()},
+      LoadReply{SampleState(), true},
+      ListReply{{SampleState(), SampleState()}},
+      ShowReply{SampleState()},
+      StatusReply{"0.1.0", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, "/run/s", "/a.slice", true, "host",
+                  DtypeChoice::kBf16},
+      LeasesReply{{SampleLease(), SampleLease()}},
+      EvictReply{SampleState(), true, {SampleLease()}},
+      Blob{70000},
+      PlanRequest{"llama-8b", DtypeChoice::kF16, 2},
+      PlanReply{1ULL << 33},
+      FillRequest{1ULL << 33},
+      FillProgress{1ULL << 20},
+      FillReply{SampleDigest(77), 1ULL << 33},
+  };
+  std::vector<Message> messages;
+  std::uint32_t request_id = 100;
+  for (const Body& body : bodies) messages.push_back({request_id++, body});
+  return messages;
+}
+
+}  // namespace sticky::wire
+
+#endif  // STICKY_TESTS_UNIT_FLATBUFFERS_SAMPLE_MESSAGES_H_

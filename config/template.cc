@@ -1,0 +1,124 @@
+#include "config/template.h"
+
+#include <cstdlib>
+#include <optional>
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "config/yaml_reader.h"
+
+namespace sticky::config {
+namespace {
+
+std::optional<std::string> HomeFolder() {
+  if (const char* const home = std::getenv("HOME"); home != nullptr && home[0] == '/') return home;
+  const passwd* const entry = ::getpwuid(::geteuid());
+  if (entry == nullptr || entry->pw_dir == nullptr) return std::nullopt;
+  return entry->pw_dir;
+}
+
+// Expands a leading ~/ and every ${NAME}. Errors: the text that could not be expanded.
+Result<std::string> ExpandPath(const std::string& text) {
+  std::string out;
+  std::size_t at = 0;
+  if (text == "~" || text.starts_with("~/")) {
+    const std::optional<std::string> home = HomeFolder();
+    if (!home) return Error{Code::kInvalidArgument, "'~': there is no home folder"};
+    out = *home;
+    at = 1;
+  }
+  while (at < text.size()) {
+    if (!text.substr(at).starts_with("${")) {
+      out += text[at++];
+      continue;
+    }
+    const std::size_t end = text.find('}', at);
+    if (end == std::string::npos) {
+      return Error{Code::kInvalidArgument, "'" + Escape(text) + "': '${' without '}'"};
+    }
+    const std::string name = text.substr(at + 2, end - at - 2);
+    const char* const value = std::getenv(name.c_str());
+    if (name.empty() || value == nullptr) {
+      return Error{Code::kInvalidArgument,
+                   "'" + Escape(text) + "': variable '" + Escape(name) + "' is not set"};
+    }
+    out += value;
+    at = end + 1;
+  }
+  return out;
+}
+
+Result<DtypeChoice> ReadDtype(const YamlMapping& top) {
+  STICKY_ASSIGN(const auto text, top.Text("dtype"));
+  if (!text) return DtypeChoice::kAuto;
+  for (int i = 0; i < kDtypeChoiceCount; ++i) {
+    const auto choice = static_cast<DtypeChoice>(i);
+    if (*text == Name(choice)) return choice;
+  }
+  return top.At("dtype", "'dtype' wants auto, bf16, f16 or f32, found '" + Escape(*text) + "'");
+}
+
+Result<std::string> ReadSource(const YamlMapping& top, const std::string& directory) {
+  STICKY_ASSIGN(const YamlMapping source, top.Mapping("source"));
+  STICKY_TRY(source.OnlyKeys({"path"}));
+  STICKY_ASSIGN(const auto text, source.Text("path"));
+  if (!text || text->empty()) {
+    return top.At("source", "'source.path' is missing: the model's file or folder");
+  }
+  const Result<std::string> path = ExpandPath(*text);
+  if (!path.ok()) return source.At("path", "'source.path': " + path.error().message);
+  if (path.value().starts_with('/')) return path.value();
+  return directory + "/" + path.value();
+}
+
+// One line a fact, whatever the spelling was: two templates that mean the same have one digest.
+std::string Canonical(const Template& made) {
+  return "name=" + made.name + "\nsource.path=" + made.source_path + "\ndevice=" + made.device +
+         "\ndtype=" + Name(made.dtype) +
+         "\nmemory.huge_pages=" + (made.huge_pages ? "true" : "false") + "\n";
+}
+
+}  // namespace
+
+Result<Template> ParseTemplate(std::string_view text, const std::string& directory,
+                               const std::string& file_name) {
+  STICKY_ASSIGN(const YamlMapping top, YamlMapping::Parse(text, file_name));
+  STICKY_TRY(top.OnlyKeys({"name", "source", "device", "dtype", "lifetime", "memory"}));
+  Template made;
+
+  STICKY_ASSIGN(const auto name, top.Text("name"));
+  if (!name || name->empty()) return top.At("name", "'name' is missing: what the state is called");
+  made.name = *name;
+  STICKY_ASSIGN(made.source_path, ReadSource(top, directory));
+  STICKY_ASSIGN(made.dtype, ReadDtype(top));
+  STICKY_ASSIGN(const auto device, top.Text("device"));
+  if (device && *device != "host") {
+    return top.At("device", "'device' is '" + Escape(*device) + "'; this version knows host");
+  }
+
+  STICKY_ASSIGN(const YamlMapping lifetime, top.Mapping("lifetime"));
+  STICKY_TRY(lifetime.OnlyKeys({"pin"}));
+  STICKY_ASSIGN(const auto pin, lifetime.Bool("pin"));
+  made.pin = pin.value_or(false);
+
+  STICKY_ASSIGN(const YamlMapping memory, top.Mapping("memory"));
+  STICKY_TRY(memory.OnlyKeys({"huge_pages"}));
+  STICKY_ASSIGN(const auto huge_pages, memory.Bool("huge_pages"));
+  made.huge_pages = huge_pages.value_or(false);
+
+  made.canonical = Canonical(made);
+  return made;
+}
+
+Result<Template> LoadTemplate(const std::string& path) {
+  STICKY_ASSIGN(const std::string text, ReadSmallFile(path));
+  char* const real = ::realpath(path.c_str(), nullptr);
+  if (real == nullptr) return ErrnoError("find '" + Escape(path) + "'", errno);
+  const std::string whole(real);
+  std::free(real);
+  return ParseTemplate(text, whole.substr(0, whole.rfind('/')), path);
+}
+
+}  // namespace sticky::config

@@ -1,0 +1,100 @@
+// What the core asks of the outside world, and what it knows of it. Values only.
+//
+// Thread: any thread (plain values).
+
+#ifndef STICKY_DAEMON_CORE_ACTIONS_H_
+#define STICKY_DAEMON_CORE_ACTIONS_H_
+
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "flatbuffers/wire_codec.h"
+
+namespace sticky::daemon {
+
+// Who is at the other end of a connection, as the kernel and /proc say.
+struct Peer {
+  std::uint64_t pid = 0;
+  std::uint32_t uid = 0;
+  std::string command;  // untrusted text
+};
+
+// What the node's owner allows; see config/node_config.h for meanings and defaults.
+struct Limits {
+  std::uint64_t budget_bytes = 0;
+  std::uint32_t lease_count_max = 4096;
+  std::uint32_t state_count_max = 256;
+  std::uint32_t load_count_max = 4;
+  std::uint32_t waiter_count_max = 16384;  // requests that wait, all together
+  std::uint32_t failed_count_max = 64;     // failed loads whose reason is kept
+  std::int64_t plan_ns = 60'000'000'000;
+  std::int64_t fill_stall_ns = 60'000'000'000;
+  std::int64_t failed_kept_ns = 600'000'000'000;
+  std::int64_t progress_ns = 100'000'000;  // least time between two LoadProgress to one waiter
+  std::int64_t borrower_ns = 50'000'000;   // time between two looks whether an arena is free
+};
+
+// Files that came with a load request; the outside owns their descriptors under this number.
+struct BundleId {
+  std::uint64_t value;
+  auto operator<=>(const BundleId&) const = default;
+};
+
+enum class Attachment : std::int8_t {
+  kNone = 0,
+  kManifest,  // the state's manifest
+  kState,     // the manifest and a freshly lent description of each arena
+};
+
+struct Send {
+  ConnectionId to;
+  wire::Message message;
+  Attachment attachment = Attachment::kNone;
+  StateId state{0};  // when something is attached
+  LeaseId lease{0};  // when kState: told back by NodeState::LendFailed if lending fails
+};
+struct DropBundle {
+  BundleId bundle;
+};
+struct StartLoader {  // the outside reports Planned or LoaderFailed
+  StateId state;
+  BundleId bundle;
+  wire::PlanRequest request;
+};
+struct AllocateArena {  // and send it to the loader; reports ArenaAllocated or LoaderFailed
+  StateId state;
+  std::uint64_t arena_bytes = 0;
+  bool huge_pages = false;
+};
+struct Publish {  // write the manifest, seal; reports Published or LoaderFailed
+  StateId state;
+  std::string name;
+  std::uint64_t epoch = 0;
+  std::uint64_t daemon_nonce = 0;
+  Digest content_digest;
+  Digest template_digest;
+};
+struct KillLoader {
+  StateId state;
+};
+struct FreeArena {  // closes the daemon's descriptors of the state
+  StateId state;
+};
+struct AskBorrowers {  // reports Borrowers
+  StateId state;
+};
+struct Log {
+  enum class Level : std::int8_t { kError = 0, kWarning, kInfo, kDebug };
+  Level level = Level::kInfo;
+  std::string text;  // safe to print
+};
+
+using Action = std::variant<Send, DropBundle, StartLoader, AllocateArena, Publish, KillLoader,
+                            FreeArena, AskBorrowers, Log>;
+
+}  // namespace sticky::daemon
+
+#endif  // STICKY_DAEMON_CORE_ACTIONS_H_

@@ -1,0 +1,75 @@
+// Connection: one SEQPACKET socket on the loop, with whole frames in and a bounded queue of frames
+// out. Used for clients and for the channel to a loader.
+//
+// Thread: loop thread only. Destroy it through Loop::Bury.
+
+#ifndef STICKY_DAEMON_IO_CONNECTION_H_
+#define STICKY_DAEMON_IO_CONNECTION_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "daemon/io/loop.h"
+#include "flatbuffers/wire_codec.h"
+#include "flatbuffers/wire_socket.h"
+
+namespace sticky::daemon {
+
+class Connection {
+ public:
+  // Most frames that wait for a peer who does not read; past it the connection is closed.
+  static constexpr std::size_t kQueueMax = 64;
+  // Most frames taken from one peer before the others have their turn.
+  static constexpr int kFramesPerTurn = 16;
+
+  struct Callbacks {
+    std::function<void(wire::Frame)> on_frame;
+    // The connection is of no use any more; `why` is empty when the peer just closed it. Called at
+    // most once, from the loop and never from within Send.
+    std::function<void(std::string why)> on_closed;
+  };
+
+  static Result<std::unique_ptr<Connection>> Create(Loop& loop, UniqueFd socket,
+                                                    Callbacks callbacks);
+
+  // Sends or queues. A message that does not fit into a frame goes as a Blob. When the queue is
+  // full, or the socket fails, nothing is sent and on_closed follows on the loop's next turn.
+  void Send(const wire::Message& message, std::vector<UniqueFd> fds);
+
+  // No frame is delivered from here on; on_closed follows once what is queued has been sent.
+  void CloseAfterSending(std::string why);
+
+  std::size_t queued() const { return queue_.size(); }
+
+ private:
+  struct Outgoing {
+    std::vector<std::uint8_t> bytes;
+    std::vector<UniqueFd> fds;
+  };
+
+  Connection(Loop& loop, UniqueFd socket, Callbacks callbacks);
+  void OnReady(bool readable, bool writable);
+  void Read();
+  void Flush();
+  Result<bool> TrySend(const Outgoing& frame);
+  void Fail(std::string why);
+
+  UniqueFd socket_;
+  Callbacks callbacks_;
+  Timer closing_;  // fires at once, so that on_closed comes from the loop
+  std::unique_ptr<Poller> poller_;
+  std::deque<Outgoing> queue_;
+  std::string why_;
+  bool failed_ = false;
+  bool ending_ = false;
+};
+
+}  // namespace sticky::daemon
+
+#endif  // STICKY_DAEMON_IO_CONNECTION_H_

@@ -1,0 +1,369 @@
+#include "daemon/io/coordinator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/cpu_features.h"
+#include "base/deadline.h"
+#include "base/text.h"
+#include "daemon/io/host_facts.h"
+#include "daemon/io/notify.h"
+#include "flatbuffers/wire_blob.h"
+
+namespace sticky::daemon {
+namespace {
+
+constexpr std::uint64_t kTickMs = 50;
+constexpr std::uint64_t kWatchMs = 2000;
+
+wire::StatusReply FactsOf(const CoordinatorOptions& options, const SocketHome& home) {
+  wire::StatusReply facts;
+  facts.version = options.version;
+  facts.pid = static_cast<std::uint64_t>(::getpid());
+  facts.uid = ::geteuid();
+  facts.nonce = options.nonce;
+  facts.connection_count_max = options.connection_count_max;
+  facts.socket_path = home.path();
+  facts.cgroup = CgroupOfSelf();
+  facts.device = "host";
+  facts.best_dtype = BestMatrixDtype() == Dtype::kBf16 ? DtypeChoice::kBf16 : DtypeChoice::kF32;
+  return facts;
+}
+
+}  // namespace
+
+Coordinator::Coordinator(Loop& loop, SocketHome& home, const Logger& logger,
+                         const CoordinatorOptions& options)
+    : loop_(loop),
+      home_(home),
+      logger_(logger),
+      options_(options),
+      core_(options.limits, FactsOf(options, home), MonotonicNs()),
+      tick_(loop, [this] { OnTick(); }),
+      watch_(loop, [this] { Watch(); }),
+      watchdog_(loop, [] { Notify("WATCHDOG=1"); }),
+      last_call_(loop, [this] { loop_.Stop(); }) {}
+
+Coordinator::~Coordinator() = default;
+
+Status Coordinator::Start() {
+  STICKY_ASSIGN(listener_, Listener::Create(loop_, home_.fd(), [this](UniqueFd socket, Peer peer) {
+                  OnConnection(std::move(socket), std::move(peer));
+                }));
+  watch_.Start(kWatchMs, kWatchMs);
+  if (const std::uint64_t ms = WatchdogMs(); ms != 0) watchdog_.Start(ms, ms);
+  logger_.Line(Log::Level::kInfo,
+               Format("listening at '%s', budget %s", Escape(home_.path()).c_str(),
+                      ByteCount(options_.limits.budget_bytes).c_str()));
+  Notify("READY=1\nSTATUS=no state is held");
+  return Ok{};
+}
+
+void Coordinator::ShutDown() {
+  if (core_.shutting_down()) return loop_.Stop();
+  Notify("STOPPING=1");
+  Do(core_.ShutDown(MonotonicNs()));
+  last_call_.Start(options_.shutdown_ms, /*repeat_ms=*/0);
+  tick_.Start(kTickMs, kTickMs);
+}
+
+// --- clients ------------------------------------------------------------------------------------
+
+void Coordinator::OnConnection(UniqueFd socket, Peer peer) {
+  if (clients_.size() >= options_.connection_count_max) {
+    logger_.Line(Log::Level::kWarning,
+                 Format("turn pid %llu away: %zu connections, the limit",
+                        static_cast<unsigned long long>(peer.pid), clients_.size()));
+    return;
+  }
+  const ConnectionId id{next_connection_++};
+  Connection::Callbacks callbacks;
+  callbacks.on_frame = [this, id](wire::Frame frame) { OnFrame(id, std::move(frame)); };
+  callbacks.on_closed = [this, id](const std::string& why) { OnClosed(id, why); };
+  Result<std::unique_ptr<Connection>> connection =
+      Connection::Create(loop_, std::move(socket), std::move(callbacks));
+  if (!connection.ok()) {
+    return logger_.Line(Log::Level::kWarning, Escape(connection.error().message));
+  }
+  peer.command = CommandOf(peer.pid);
+  Client& client = clients_[id];
+  client.connection = std::move(connection).value();
+  client.refused = peer.uid != ::geteuid();
+  client.peer = peer;
+  client.deadline_ns = MonotonicNs() + options_.handshake_ms * 1'000'000;
+  if (client.refused) {
+    logger_.Line(Log::Level::kWarning, Format("refuse uid %u, pid %llu", peer.uid,
+                                              static_cast<unsigned long long>(peer.pid)));
+  } else {
+    Do(core_.Connected(id, std::move(peer), MonotonicNs()));
+  }
+  tick_.Start(kTickMs, kTickMs);
+}
+
+void Coordinator::Answer(Client& client, std::uint32_t request_id, const Error& error) {
+  client.connection->Send({request_id, wire::Failure{error.code, error.message, error.os_code}},
+                          {});
+}
+
+void Coordinator::OnFrame(ConnectionId id, wire::Frame frame) {
+  const auto found = clients_.find(id);
+  if (found == clients_.end()) return;
+  Client& client = found->second;
+  std::uint32_t request_id = 0;
+  Result<wire::Message> message = wire::Decode(frame.bytes, &request_id);
+  if (client.refused) {
+    Answer(client, request_id,
+           Error{Code::kPermissionDenied, Format("talk to stickyd as uid %u: it serves uid %u only",
+                                                 client.peer.uid, ::geteuid())});
+    return client.connection->CloseAfterSending("another uid");
+  }
+  if (!message.ok()) {
+    Answer(client, request_id, message.error());
+    return client.connection->CloseAfterSending(message.error().message);
+  }
+  client.heard = true;
+  const bool is_load = std::holds_alternative<wire::LoadRequest>(message.value().body) ||
+                       std::holds_alternative<wire::FilesPart>(message.value().body);
+  if (is_load) return OnLoadFiles(id, client, message.value(), std::move(frame.fds));
+  Do(core_.Asked(id, message.value(), MonotonicNs()));
+}
+
+// Collects a load request and its files; the core hears of it when all are there.
+void Coordinator::OnLoadFiles(ConnectionId id, Client& client, const wire::Message& message,
+                              std::vector<UniqueFd> fds) {
+  if (const auto* request = std::get_if<wire::LoadRequest>(&message.body)) {
+    if (client.pending) {
+      return client.connection->CloseAfterSending("a load began before another had its files");
+    }
+    client.pending = PendingLoad{message.request_id, *request, {}};
+    client.deadline_ns = MonotonicNs() + options_.handshake_ms * 1'000'000;
+    tick_.Start(kTickMs, kTickMs);
+  }
+  if (!client.pending) return client.connection->CloseAfterSending("files came without a load");
+  PendingLoad& pending = *client.pending;
+  if (const auto* part = std::get_if<wire::FilesPart>(&message.body)) {
+    if (part->files.size() != fds.size() ||
+        pending.bundle.fds.size() + fds.size() > pending.request.file_count) {
+      Answer(client, pending.request_id,
+             Error{Code::kInvalidArgument,
+                   "load '" + pending.request.state + "': files and descriptors do not match"});
+      return client.connection->CloseAfterSending("files and descriptors do not match");
+    }
+    for (std::size_t i = 0; i < fds.size(); ++i) {
+      struct stat status {};
+      const bool regular = ::fstat(fds[i].get(), &status) == 0 && S_ISREG(status.st_mode);
+      if (!regular) {
+        Answer(client, pending.request_id,
+               Error{Code::kInvalidArgument, "load '" + pending.request.state + "': '" +
+                                                 Escape(part->files[i].name) +
+                                                 "' is not a regular file"});
+        return client.connection->CloseAfterSending("a descriptor is not of a regular file");
+      }
+      pending.bundle.files.push_back(part->files[i]);
+      pending.bundle.fds.push_back(std::move(fds[i]));
+    }
+  }
+  if (pending.bundle.fds.size() < pending.request.file_count) return;
+  const BundleId bundle{next_bundle_++};
+  bundles_[bundle] = std::move(pending.bundle);
+  const PendingLoad whole = std::move(*std::exchange(client.pending, std::nullopt));
+  Do(core_.LoadAsked(id, whole.request_id, whole.request, bundle, MonotonicNs()));
+}
+
+void Coordinator::OnClosed(ConnectionId id, const std::string& why) {
+  const auto found = clients_.find(id);
+  if (found == clients_.end()) return;
+  if (!why.empty()) {
+    logger_.Line(Log::Level::kWarning,
+                 Format("close the connection of pid %llu ('%s'): %s",
+                        static_cast<unsigned long long>(found->second.peer.pid),
+                        Escape(found->second.peer.command).c_str(), Escape(why).c_str()));
+  }
+  loop_.Bury(std::shared_ptr<Connection>(std::move(found->second.connection)));
+  clients_.erase(found);
+  Do(core_.Disconnected(id, MonotonicNs()));
+}
+
+// --- time ---------------------------------------------------------------------------------------
+
+void Coordinator::OnTick() {
+  const std::int64_t now_ns = MonotonicNs();
+  bool half_open = false;
+  bool sending = false;
+  for (auto& [id, client] : clients_) {
+    sending = sending || client.connection->queued() > 0;
+    if (client.heard && !client.pending) continue;
+    half_open = true;
+    if (now_ns >= client.deadline_ns) {
+      client.connection->CloseAfterSending("it did not finish its request in time");
+      client.heard = true;
+      client.pending.reset();
+    }
+  }
+  Do(core_.Tick(now_ns));
+  if (core_.shutting_down() && !sending) return loop_.Stop();
+  if (!half_open && !core_.NeedsTicks() && !core_.shutting_down()) tick_.Stop();
+}
+
+void Coordinator::Watch() {
+  if (!home_.Vanished()) return;
+  logger_.Line(Log::Level::kWarning, "the socket file is gone; listening there again");
+  loop_.Bury(std::shared_ptr<Listener>(std::move(listener_)));
+  if (const Status bound = home_.Rebind(); !bound.ok()) {
+    return logger_.Line(Log::Level::kError, Escape(bound.error().message));
+  }
+  Result<std::unique_ptr<Listener>> made = Listener::Create(
+      loop_, home_.fd(),
+      [this](UniqueFd socket, Peer peer) { OnConnection(std::move(socket), std::move(peer)); });
+  if (!made.ok()) return logger_.Line(Log::Level::kError, Escape(made.error().message));
+  listener_ = std::move(made).value();
+}
+
+// --- actions ------------------------------------------------------------------------------------
+
+void Coordinator::Queue(NodeState::Actions actions) {
+  for (Action& action : actions) todo_.push_back(std::move(action));
+}
+
+void Coordinator::Do(NodeState::Actions actions) {
+  Queue(std::move(actions));
+  if (doing_) return;  // an action's own events wait their turn
+  doing_ = true;
+  while (!todo_.empty()) {
+    Action action = std::move(todo_.front());
+    todo_.pop_front();
+    std::visit([this](auto& what) { Perform(what); }, action);
+  }
+  doing_ = false;
+  if (core_.NeedsTicks()) tick_.Start(kTickMs, kTickMs);
+}
+
+Result<std::vector<UniqueFd>> Coordinator::Attachments(const Send& action) {
+  std::vector<UniqueFd> fds;
+  if (action.attachment == Attachment::kNone) return fds;
+  const auto found = held_.find(action.state);
+  if (found == held_.end() || !found->second.manifest.valid() || !found->second.arena) {
+    return Error{Code::kInternal, "hand out a state that is not published"};
+  }
+  fds.emplace_back(::fcntl(found->second.manifest.get(), F_DUPFD_CLOEXEC, 0));
+  if (!fds.back().valid()) return ErrnoError("hand out the manifest", errno);
+  if (action.attachment == Attachment::kManifest) return fds;
+  STICKY_ASSIGN(UniqueFd arena, found->second.arena->Lend());
+  fds.push_back(std::move(arena));
+  return fds;
+}
+
+void Coordinator::Perform(Send& action) {
+  const auto found = clients_.find(action.to);
+  if (found == clients_.end()) return;
+  Client& client = found->second;
+  // Progress is worth nothing to whoever has not read the last one.
+  const bool is_progress = std::holds_alternative<wire::LoadProgress>(action.message.body);
+  if (is_progress && client.connection->queued() > 0) return;
+  Result<std::vector<UniqueFd>> fds = Attachments(action);
+  if (!fds.ok()) {
+    Answer(client, action.message.request_id, fds.error());
+    if (action.attachment == Attachment::kState) {
+      Queue(core_.LendFailed(action.lease, MonotonicNs()));
+    }
+    return;
+  }
+  client.connection->Send(action.message, std::move(fds).value());
+}
+
+void Coordinator::Perform(DropBundle& action) { bundles_.erase(action.bundle); }
+
+void Coordinator::Perform(StartLoader& action) {
+  const StateId id = action.state;
+  FileBundle bundle = std::move(bundles_[action.bundle]);
+  bundles_.erase(action.bundle);
+  LoaderProcess::Callbacks callbacks;
+  callbacks.on_planned = [this, id](wire::Manifest draft) {
+    const std::uint64_t arena_bytes = draft.arena_bytes[0];
+    const auto tensor_count = static_cast<std::uint32_t>(draft.tensors.size());
+    held_[id].draft = std::move(draft);
+    Do(core_.Planned(id, arena_bytes, tensor_count, MonotonicNs()));
+  };
+  callbacks.on_progress = [this, id](std::uint64_t bytes_done) {
+    Do(core_.Progressed(id, bytes_done, MonotonicNs()));
+  };
+  callbacks.on_filled = [this, id](const Digest& digest) {
+    Do(core_.Filled(id, digest, MonotonicNs()));
+  };
+  callbacks.on_failed = [this, id](const Error& error) {
+    Do(core_.LoaderFailed(id, error, MonotonicNs()));
+  };
+  Result<std::unique_ptr<LoaderProcess>> loader = LoaderProcess::Start(
+      loop_, options_.loader_program, action.request, std::move(bundle), std::move(callbacks));
+  if (!loader.ok()) return Queue(core_.LoaderFailed(id, loader.error(), MonotonicNs()));
+  held_[id].loader = std::move(loader).value();
+}
+
+Result<std::uint64_t> Coordinator::MakeArena(const AllocateArena& action) {
+  Held& held = held_[action.state];
+  STICKY_ASSIGN(
+      device::HostArena arena,
+      device::HostArena::Create(held.draft->state, action.arena_bytes, action.huge_pages));
+  held.arena = std::move(arena);
+  STICKY_TRY(held.loader->Fill(held.arena->fd(), action.arena_bytes));
+  return action.arena_bytes;
+}
+
+void Coordinator::Perform(AllocateArena& action) {
+  const Result<std::uint64_t> made = MakeArena(action);
+  if (!made.ok()) return Queue(core_.LoaderFailed(action.state, made.error(), MonotonicNs()));
+  Queue(core_.ArenaAllocated(action.state, device::Name(held_[action.state].arena->page_kind()),
+                             MonotonicNs()));
+}
+
+Status Coordinator::Seal(const Publish& action) {
+  Held& held = held_[action.state];
+  STICKY_TRY(held.arena->Seal());
+  wire::Manifest manifest = std::move(*std::exchange(held.draft, std::nullopt));
+  manifest.state = action.name;
+  manifest.device = "host";
+  manifest.content_digest = action.content_digest;
+  manifest.template_digest = action.template_digest;
+  manifest.epoch = action.epoch;
+  manifest.daemon_nonce = action.daemon_nonce;
+  STICKY_ASSIGN(held.manifest,
+                device::SealedCopy("manifest:" + action.name, wire::EncodeManifest(manifest)));
+  return Ok{};
+}
+
+void Coordinator::Perform(Publish& action) {
+  const Status sealed = Seal(action);
+  if (!sealed.ok()) return Queue(core_.LoaderFailed(action.state, sealed.error(), MonotonicNs()));
+  loop_.Bury(std::shared_ptr<LoaderProcess>(std::move(held_[action.state].loader)));
+  Queue(core_.Published(action.state, MonotonicNs()));
+  Notify(
+      Format("STATUS=%u states, %s", core_.state_count(), ByteCount(core_.used_bytes()).c_str()));
+}
+
+void Coordinator::Perform(KillLoader& action) {
+  const auto found = held_.find(action.state);
+  if (found == held_.end() || found->second.loader == nullptr) return;
+  loop_.Bury(std::shared_ptr<LoaderProcess>(std::move(found->second.loader)));
+}
+
+void Coordinator::Perform(FreeArena& action) { held_.erase(action.state); }
+
+void Coordinator::Perform(AskBorrowers& action) {
+  const auto found = held_.find(action.state);
+  if (found == held_.end() || !found->second.arena) {
+    return Queue(core_.Borrowers(action.state, /*any=*/false, MonotonicNs()));
+  }
+  const Result<bool> any = found->second.arena->HasBorrowers();
+  if (!any.ok()) {  // memory that we cannot ask about is not ours to call free
+    return logger_.Line(Log::Level::kError, Escape(any.error().message));
+  }
+  Queue(core_.Borrowers(action.state, any.value(), MonotonicNs()));
+}
+
+void Coordinator::Perform(Log& action) { logger_.Line(action.level, action.text); }
+
+}  // namespace sticky::daemon

@@ -1,0 +1,119 @@
+// Coordinator: joins the outside to the core. It turns frames, exits and time into events, and does
+// what the core's actions say. It decides nothing.
+//
+// Thread: loop thread only.
+
+#ifndef STICKY_DAEMON_IO_COORDINATOR_H_
+#define STICKY_DAEMON_IO_COORDINATOR_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "daemon/core/node_state.h"
+#include "daemon/io/connection.h"
+#include "daemon/io/listener.h"
+#include "daemon/io/loader_process.h"
+#include "daemon/io/log.h"
+#include "daemon/io/loop.h"
+#include "daemon/io/socket_home.h"
+#include "device/host_arena.h"
+
+namespace sticky::daemon {
+
+struct CoordinatorOptions {
+  Limits limits;
+  std::uint32_t connection_count_max = 4096;
+  std::int64_t handshake_ms = 5000;
+  std::uint64_t shutdown_ms = 5000;
+  std::string loader_program;
+  std::string version;
+  std::uint64_t nonce = 0;  // random; this life of the daemon
+};
+
+class Coordinator {
+ public:
+  Coordinator(Loop& loop, SocketHome& home, const Logger& logger,
+              const CoordinatorOptions& options);
+  ~Coordinator();
+
+  // Starts to listen. Errors: kOutOfMemory when there are no descriptors.
+  Status Start();
+  // Answers whoever waits and stops the loop once the answers are sent, at the latest after
+  // shutdown_ms; called again, at once.
+  void ShutDown();
+
+ private:
+  // A load request that still waits for its files.
+  struct PendingLoad {
+    std::uint32_t request_id = 0;
+    wire::LoadRequest request;
+    FileBundle bundle;
+  };
+  struct Client {
+    std::unique_ptr<Connection> connection;
+    Peer peer;
+    bool refused = false;
+    bool heard = false;            // has sent a whole frame
+    std::int64_t deadline_ns = 0;  // for its first frame, and for the files of a load
+    std::optional<PendingLoad> pending;
+  };
+  struct Held {  // what there is of a state outside the core
+    std::unique_ptr<LoaderProcess> loader;
+    std::optional<wire::Manifest> draft;
+    std::optional<device::HostArena> arena;
+    UniqueFd manifest;
+  };
+
+  void OnConnection(UniqueFd socket, Peer peer);
+  void OnFrame(ConnectionId id, wire::Frame frame);
+  void OnLoadFiles(ConnectionId id, Client& client, const wire::Message& message,
+                   std::vector<UniqueFd> fds);
+  void OnClosed(ConnectionId id, const std::string& why);
+  void Answer(Client& client, std::uint32_t request_id, const Error& error);
+  void OnTick();
+  void Watch();  // every few seconds: is the socket still there?
+
+  void Do(NodeState::Actions actions);
+  void Perform(Send& action);
+  void Perform(DropBundle& action);
+  void Perform(StartLoader& action);
+  void Perform(AllocateArena& action);
+  void Perform(Publish& action);
+  void Perform(KillLoader& action);
+  void Perform(FreeArena& action);
+  void Perform(AskBorrowers& action);
+  void Perform(Log& action);
+  Result<std::vector<UniqueFd>> Attachments(const Send& action);
+  Result<std::uint64_t> MakeArena(const AllocateArena& action);
+  Status Seal(const Publish& action);
+  void Queue(NodeState::Actions actions);
+
+  Loop& loop_;
+  SocketHome& home_;
+  const Logger& logger_;
+  const CoordinatorOptions options_;
+  NodeState core_;
+  std::map<ConnectionId, Client> clients_;
+  std::map<StateId, Held> held_;
+  std::map<BundleId, FileBundle> bundles_;
+  std::unique_ptr<Listener> listener_;
+  Timer tick_;
+  Timer watch_;
+  Timer watchdog_;
+  Timer last_call_;
+  std::deque<Action> todo_;
+  bool doing_ = false;
+  std::uint64_t next_connection_ = 1;
+  std::uint64_t next_bundle_ = 1;
+};
+
+}  // namespace sticky::daemon
+
+#endif  // STICKY_DAEMON_IO_COORDINATOR_H_

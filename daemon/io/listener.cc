@@ -1,0 +1,50 @@
+#include "daemon/io/listener.h"
+
+#include <cerrno>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+namespace sticky::daemon {
+namespace {
+
+constexpr int kAcceptsPerTurn = 64;
+
+UniqueFd OpenReserve() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
+
+}  // namespace
+
+Listener::Listener(Loop&, int fd, Callback on_connection)
+    : fd_(fd), on_connection_(std::move(on_connection)), reserve_(OpenReserve()) {}
+
+Result<std::unique_ptr<Listener>> Listener::Create(Loop& loop, int fd, Callback on_connection) {
+  std::unique_ptr<Listener> made(new Listener(loop, fd, std::move(on_connection)));
+  Listener* const raw = made.get();
+  STICKY_ASSIGN(made->poller_, Poller::Create(loop, fd, [raw](bool, bool) { raw->Accept(); }));
+  return made;
+}
+
+void Listener::Accept() {
+  for (int count = 0; count < kAcceptsPerTurn; ++count) {
+    UniqueFd socket(::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (!socket.valid()) {
+      if (errno == EMFILE || errno == ENFILE) TurnOneAway();
+      return;
+    }
+    ucred who{};
+    socklen_t length = sizeof who;
+    if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &length) != 0) continue;
+    on_connection_(std::move(socket), Peer{static_cast<std::uint64_t>(who.pid), who.uid, {}});
+  }
+}
+
+// Without this, a connection that cannot be taken stays readable for ever and the loop spins. The
+// peer sees EOF at once and can try again.
+void Listener::TurnOneAway() {
+  reserve_.Reset();
+  const UniqueFd peer(::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  reserve_ = OpenReserve();
+}
+
+}  // namespace sticky::daemon

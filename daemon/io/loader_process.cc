@@ -1,0 +1,124 @@
+#include "daemon/io/loader_process.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/socket.h>
+
+#include "base/text.h"
+#include "flatbuffers/wire_blob.h"
+
+namespace sticky::daemon {
+
+LoaderProcess::LoaderProcess(std::string state, Callbacks callbacks)
+    : state_(std::move(state)), callbacks_(std::move(callbacks)) {}
+
+Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Start(Loop& loop, const std::string& program,
+                                                            const wire::PlanRequest& request,
+                                                            FileBundle bundle,
+                                                            Callbacks callbacks) {
+  int pair[2];
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
+    return ErrnoError("load '" + request.state + "': make a channel to the loader", errno);
+  }
+  UniqueFd ours(pair[0]);
+  UniqueFd theirs(pair[1]);
+  std::unique_ptr<LoaderProcess> made(new LoaderProcess(request.state, std::move(callbacks)));
+  LoaderProcess* const raw = made.get();
+  Connection::Callbacks channel;
+  channel.on_frame = [raw](wire::Frame frame) { raw->OnFrame(std::move(frame)); };
+  // EOF without an exit status says less than the exit status that is about to come.
+  channel.on_closed = [raw](const std::string& why) {
+    if (!why.empty()) raw->Fail(Error{Code::kInternal, "talk to the loader: " + why});
+  };
+  STICKY_ASSIGN(made->channel_, Connection::Create(loop, std::move(ours), std::move(channel)));
+  STICKY_ASSIGN(made->child_, Child::Spawn(loop, program, std::move(theirs),
+                                           [raw](int status) { raw->OnExit(status); }));
+  made->channel_->Send({0, request}, {});
+  for (std::size_t at = 0; at < bundle.files.size();) {
+    const std::size_t end = std::min<std::size_t>(at + wire::kFdsPerFrameMax, bundle.files.size());
+    wire::FilesPart part;
+    std::vector<UniqueFd> fds;
+    for (; at < end; ++at) {
+      part.files.push_back(std::move(bundle.files[at]));
+      fds.push_back(std::move(bundle.fds[at]));
+    }
+    made->channel_->Send({0, std::move(part)}, std::move(fds));
+  }
+  return made;
+}
+
+Status LoaderProcess::Fill(int arena_fd, std::uint64_t arena_bytes) {
+  std::vector<UniqueFd> fds;
+  fds.emplace_back(::fcntl(arena_fd, F_DUPFD_CLOEXEC, 0));
+  if (!fds.back().valid()) return ErrnoError("hand the arena to the loader", errno);
+  step_ = Step::kFilling;
+  channel_->Send({0, wire::FillRequest{arena_bytes}}, std::move(fds));
+  return Ok{};
+}
+
+void LoaderProcess::OnFrame(wire::Frame frame) {
+  if (step_ == Step::kEnded) return;
+  Result<wire::Message> message = wire::Decode(frame.bytes);
+  if (!message.ok()) return Fail(message.error());
+  const wire::Body& body = message.value().body;
+  if (const auto* failure = std::get_if<wire::Failure>(&body)) {
+    return Fail(Error{failure->code, failure->message, failure->os_code});
+  }
+  if (const auto* plan = std::get_if<wire::PlanReply>(&body); plan && step_ == Step::kPlanning) {
+    return OnPlanned(*plan, frame.fds);
+  }
+  if (const auto* moved = std::get_if<wire::FillProgress>(&body);
+      moved && step_ == Step::kFilling) {
+    return callbacks_.on_progress(moved->bytes_done);
+  }
+  if (const auto* filled = std::get_if<wire::FillReply>(&body); filled && step_ == Step::kFilling) {
+    step_ = Step::kEnded;
+    return callbacks_.on_filled(filled->content_digest);
+  }
+  Fail(Error{Code::kInternal, "talk to the loader: it sent a message out of turn"});
+}
+
+void LoaderProcess::OnPlanned(const wire::PlanReply& reply, const std::vector<UniqueFd>& fds) {
+  if (fds.size() != 1) {
+    return Fail(Error{Code::kInternal, "read the loader's plan: it came without its manifest"});
+  }
+  Result<wire::SealedView> view = wire::SealedView::Map(fds[0].get(), wire::kManifestBytesMax);
+  if (!view.ok()) return Fail(view.error());
+  Result<wire::Manifest> draft = wire::DecodeManifest(view.value().bytes());
+  if (!draft.ok()) return Fail(draft.error());
+  const std::vector<std::uint64_t>& arenas = draft.value().arena_bytes;
+  if (arenas.size() != 1 || arenas[0] == 0 || arenas[0] != reply.arena_bytes) {
+    return Fail(Error{Code::kInternal, "read the loader's plan: its sizes contradict each other"});
+  }
+  step_ = Step::kPlanned;
+  callbacks_.on_planned(std::move(draft).value());
+}
+
+void LoaderProcess::OnExit(int status) {
+  if (step_ == Step::kEnded) return;
+  constexpr int kSignalBase = 128;
+  if (status == kSignalBase + SIGKILL) {
+    return Fail(Error{Code::kOutOfMemory,
+                      "the loader was killed (signal 9): by someone, or by the kernel because the "
+                      "memory limit of its cgroup was reached"});
+  }
+  if (status > kSignalBase) {
+    return Fail(
+        Error{Code::kInternal, Format("the loader died of signal %d", status - kSignalBase)});
+  }
+  Fail(
+      Error{Code::kInternal, Format("the loader exited with status %d without an answer", status)});
+}
+
+void LoaderProcess::Fail(Error error) {
+  if (step_ == Step::kEnded) return;
+  step_ = Step::kEnded;
+  error.message = "load '" + state_ + "': " + error.message;
+  callbacks_.on_failed(error);
+}
+
+}  // namespace sticky::daemon

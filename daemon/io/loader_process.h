@@ -1,0 +1,65 @@
+// LoaderProcess: one running sticky-loader and the channel to it. It reports; the core decides.
+//
+// Thread: loop thread only. Destroy it through Loop::Bury: that kills the loader.
+
+#ifndef STICKY_DAEMON_IO_LOADER_PROCESS_H_
+#define STICKY_DAEMON_IO_LOADER_PROCESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+#include "daemon/io/connection.h"
+#include "daemon/io/loop.h"
+#include "flatbuffers/wire_codec.h"
+#include "flatbuffers/wire_manifest.h"
+
+namespace sticky::daemon {
+
+// Files as a client sent them: what they are called, and a descriptor each.
+struct FileBundle {
+  std::vector<wire::SourceFile> files;
+  std::vector<UniqueFd> fds;
+};
+
+class LoaderProcess {
+ public:
+  struct Callbacks {
+    std::function<void(wire::Manifest draft)> on_planned;  // checked: one arena, all inside it
+    std::function<void(std::uint64_t bytes_done)> on_progress;
+    std::function<void(const Digest& content_digest)> on_filled;
+    // Anything else: it said so, died, or broke the protocol. Called at most once.
+    std::function<void(const Error& error)> on_failed;
+  };
+
+  static Result<std::unique_ptr<LoaderProcess>> Start(Loop& loop, const std::string& program,
+                                                      const wire::PlanRequest& request,
+                                                      FileBundle bundle, Callbacks callbacks);
+
+  // The arena to fill; a duplicate of the descriptor is sent.
+  Status Fill(int arena_fd, std::uint64_t arena_bytes);
+
+  int pid() const { return child_->pid(); }
+
+ private:
+  LoaderProcess(std::string state, Callbacks callbacks);
+  void OnFrame(wire::Frame frame);
+  void OnPlanned(const wire::PlanReply& reply, const std::vector<UniqueFd>& fds);
+  void OnExit(int status);
+  void Fail(Error error);
+
+  enum class Step : std::int8_t { kPlanning = 0, kPlanned, kFilling, kEnded };
+  const std::string state_;
+  Callbacks callbacks_;
+  Step step_ = Step::kPlanning;
+  std::unique_ptr<Connection> channel_;
+  std::unique_ptr<Child> child_;
+};
+
+}  // namespace sticky::daemon
+
+#endif  // STICKY_DAEMON_IO_LOADER_PROCESS_H_

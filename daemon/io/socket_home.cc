@@ -1,0 +1,151 @@
+#include "daemon/io/socket_home.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/text.h"
+#include "daemon/io/notify.h"
+#include "flatbuffers/wire_socket.h"
+
+namespace sticky::daemon {
+namespace {
+
+constexpr int kBacklog = 4096;  // the kernel cuts it to net.core.somaxconn
+constexpr int kListenFdsStart = 3;
+
+Error Refuse(const std::string& what) { return Error{Code::kPermissionDenied, what}; }
+
+std::string FolderOf(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+Status CheckFolder(const std::string& folder) {
+  const std::string doing = "listen in '" + Escape(folder) + "'";
+  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+    return ErrnoError(doing + ": make the folder", errno);
+  }
+  struct stat status {};
+  if (::lstat(folder.c_str(), &status) != 0) return ErrnoError(doing, errno);
+  if (!S_ISDIR(status.st_mode)) return Refuse(doing + ": it is a link or a file, not a folder");
+  if (status.st_uid != ::geteuid() && status.st_uid != 0) {
+    return Refuse(Format("%s: it belongs to uid %u", doing.c_str(), status.st_uid));
+  }
+  if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
+    return Refuse(
+        Format("%s: others may write to it (mode %04o); use a folder of your own with "
+               "mode 0700",
+               doing.c_str(), status.st_mode & 07777U));
+  }
+  return Ok{};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<SocketHome>> SocketHome::Open(const std::string& path) {
+  std::unique_ptr<SocketHome> home(new SocketHome);
+  home->path_ = path;
+  if (ListenFdCount() > 0) {
+    int kind = 0;
+    socklen_t length = sizeof kind;
+    if (::getsockopt(kListenFdsStart, SOL_SOCKET, SO_TYPE, &kind, &length) != 0 ||
+        kind != SOCK_SEQPACKET) {
+      return Error{Code::kInvalidArgument,
+                   "take over the service manager's socket: it is not a SOCK_SEQPACKET one "
+                   "(ListenSequentialPacket=)"};
+    }
+    ::fcntl(kListenFdsStart, F_SETFD, FD_CLOEXEC);
+    ::fcntl(kListenFdsStart, F_SETFL, ::fcntl(kListenFdsStart, F_GETFL) | O_NONBLOCK);
+    home->listener_.Reset(kListenFdsStart);
+    home->inherited_ = true;
+    sockaddr_un address{};
+    length = sizeof address;
+    if (::getsockname(kListenFdsStart, reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
+        address.sun_path[0] == '/') {
+      home->path_ = address.sun_path;
+    }
+    return home;
+  }
+  STICKY_TRY(wire::CheckSocketPath(path));
+  STICKY_TRY(CheckFolder(FolderOf(path)));
+  STICKY_TRY(home->TakeLock());
+  STICKY_TRY(home->Bind());
+  return home;
+}
+
+Status SocketHome::TakeLock() {
+  const std::string lock_path = path_ + ".lock";
+  const std::string doing = "lock '" + Escape(lock_path) + "'";
+  lock_.Reset(
+      ::open(lock_path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600));
+  if (!lock_.valid()) return ErrnoError(doing, errno);
+  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return ErrnoError(doing, errno);
+    char pid[32] = {};
+    const ssize_t length = ::pread(lock_.get(), pid, sizeof pid - 1, 0);
+    return Error{Code::kUnavailable,
+                 Format("listen at '%s': stickyd is already running, pid %s", Escape(path_).c_str(),
+                        length > 0 ? Escape(pid).c_str() : "unknown")};
+  }
+  const std::string pid = Format("%d", ::getpid());
+  if (::ftruncate(lock_.get(), 0) != 0 ||
+      ::pwrite(lock_.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    return ErrnoError(doing + ": write our pid", errno);
+  }
+  return Ok{};
+}
+
+Status SocketHome::Bind() {
+  const std::string doing = "listen at '" + Escape(path_) + "'";
+  struct stat status {};
+  if (::lstat(path_.c_str(), &status) == 0) {
+    if (!S_ISSOCK(status.st_mode)) {
+      return Refuse(doing + ": something that is not a socket is there; move it away");
+    }
+    // Under the lock, a socket file here is what a dead daemon left.
+    if (::unlink(path_.c_str()) != 0) return ErrnoError(doing + ": remove a stale socket", errno);
+  }
+  listener_.Reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listener_.valid()) return ErrnoError(doing, errno);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path_.c_str(), path_.size());
+  const mode_t old_mask = ::umask(0177);  // the socket is 0600 from its first moment
+  const int bound = ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address),
+                           static_cast<socklen_t>(sizeof address));
+  const int bind_errno = errno;
+  ::umask(old_mask);
+  if (bound != 0) return ErrnoError(doing, bind_errno);
+  if (::listen(listener_.get(), kBacklog) != 0) return ErrnoError(doing, errno);
+  if (::lstat(path_.c_str(), &status) != 0) return ErrnoError(doing, errno);
+  device_ = status.st_dev;
+  inode_ = status.st_ino;
+  return Ok{};
+}
+
+bool SocketHome::Vanished() const {
+  if (inherited_) return false;
+  struct stat status {};
+  return ::lstat(path_.c_str(), &status) != 0 || status.st_dev != device_ ||
+         status.st_ino != inode_;
+}
+
+Status SocketHome::Rebind() {
+  STICKY_TRY(CheckFolder(FolderOf(path_)));
+  STICKY_TRY(TakeLock());  // the lock file may have gone the same way
+  return Bind();
+}
+
+SocketHome::~SocketHome() {
+  if (!inherited_ && listener_.valid() && !Vanished()) ::unlink(path_.c_str());
+}
+
+}  // namespace sticky::daemon

@@ -1,0 +1,57 @@
+// SocketHome: the place where the daemon listens, made safely and given back at the end.
+//
+// A lock file beside the socket decides who owns the path, for as long as the daemon lives; the
+// socket file itself is only ever removed under that lock. So a live daemon is never robbed, and
+// what a dead one left is cleaned up without asking.
+//
+// Thread: loop thread only.
+// Source: docs/daemon.md, "Where it listens".
+
+#ifndef STICKY_DAEMON_IO_SOCKET_HOME_H_
+#define STICKY_DAEMON_IO_SOCKET_HOME_H_
+
+#include <memory>
+#include <string>
+
+#include <sys/types.h>
+
+#include "base/result.h"
+#include "base/unique_fd.h"
+
+namespace sticky::daemon {
+
+class SocketHome {
+ public:
+  // Takes over the first socket that the service manager passed (LISTEN_FDS), or takes the lock
+  // and listens at `path`. The folder is made (0700) when only it is missing.
+  // Errors: kUnavailable when a live daemon owns the path ("already running, pid N");
+  //   kPermissionDenied for a folder that is a link, or that someone else owns or may write to, and
+  //   for a path where something other than a socket is; kInvalidArgument for a path that is too
+  //   long; others as the kernel says.
+  static Result<std::unique_ptr<SocketHome>> Open(const std::string& path);
+  ~SocketHome();  // removes the socket file when it is still ours
+
+  int fd() const { return listener_.get(); }
+  const std::string& path() const { return path_; }
+
+  // Whether the socket file is no longer the one that this listens on (someone removed it).
+  bool Vanished() const;
+  // Listens at the path again. The old descriptor is closed: watch fd() anew.
+  Status Rebind();
+
+ private:
+  SocketHome() = default;
+  Status TakeLock();
+  Status Bind();
+
+  std::string path_;
+  UniqueFd lock_;
+  UniqueFd listener_;
+  bool inherited_ = false;
+  dev_t device_ = 0;  // of the socket file
+  ino_t inode_ = 0;
+};
+
+}  // namespace sticky::daemon
+
+#endif  // STICKY_DAEMON_IO_SOCKET_HOME_H_

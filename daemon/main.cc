@@ -1,0 +1,197 @@
+// stickyd: the daemon's composition root. Reads options and config, joins the rooms, runs the loop.
+
+#include <csignal>
+#include <cstdio>
+#include <optional>
+#include <string>
+
+#include <getopt.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sysexits.h>
+
+#include "base/text.h"
+#include "config/node_config.h"
+#include "daemon/io/coordinator.h"
+#include "daemon/io/host_facts.h"
+#include "flatbuffers/wire_socket.h"
+
+namespace sticky::daemon {
+namespace {
+
+constexpr const char* kUsage =
+    "stickyd: holds states in memory for short-lived invocations on this node\n"
+    "\n"
+    "  --socket PATH       where to listen; else $STICKYINVOC_SOCKET, else\n"
+    "                      $XDG_RUNTIME_DIR/stickyinvoc/stickyd.sock, else\n"
+    "                      /run/stickyinvoc/stickyd.sock\n"
+    "  --config FILE       the node config (YAML); every key has a default\n"
+    "  --memory BYTES      budget for states, as 8GiB; overrides memory.host of the config\n"
+    "  --log-level LEVEL   error, warning, info (the default) or debug\n"
+    "  --version, --help\n"
+    "\n"
+    "SIGTERM or SIGINT: answers whoever waits, then exits; leases that are held stay valid.\n"
+    "A second one: exits at once. Exit codes: see docs/exit-codes.md.\n";
+
+struct Options {
+  std::optional<std::string> socket;
+  std::optional<std::string> config;
+  std::optional<std::uint64_t> memory_bytes;
+  Log::Level log_level = Log::Level::kInfo;
+  bool help = false;
+  bool version = false;
+};
+
+Result<Log::Level> ParseLevel(const std::string& text) {
+  if (text == "error") return Log::Level::kError;
+  if (text == "warning") return Log::Level::kWarning;
+  if (text == "info") return Log::Level::kInfo;
+  if (text == "debug") return Log::Level::kDebug;
+  return Error{Code::kInvalidArgument,
+               "read --log-level '" + Escape(text) + "': want error, warning, info or debug"};
+}
+
+Result<Options> ParseOptions(int argc, char** argv) {
+  static const option kOptions[] = {{"socket", required_argument, nullptr, 's'},
+                                    {"config", required_argument, nullptr, 'c'},
+                                    {"memory", required_argument, nullptr, 'm'},
+                                    {"log-level", required_argument, nullptr, 'l'},
+                                    {"version", no_argument, nullptr, 'v'},
+                                    {"help", no_argument, nullptr, 'h'},
+                                    {nullptr, 0, nullptr, 0}};
+  Options options;
+  for (int found; (found = ::getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
+    switch (found) {
+      case 's':
+        options.socket = optarg;
+        break;
+      case 'c':
+        options.config = optarg;
+        break;
+      case 'm': {
+        STICKY_ASSIGN(options.memory_bytes, ParseByteCount(optarg));
+        break;
+      }
+      case 'l': {
+        STICKY_ASSIGN(options.log_level, ParseLevel(optarg));
+        break;
+      }
+      case 'v':
+        options.version = true;
+        break;
+      case 'h':
+        options.help = true;
+        break;
+      default:
+        return Error{Code::kInvalidArgument, "read options: see stickyd --help"};
+    }
+  }
+  if (optind < argc) {
+    return Error{Code::kInvalidArgument,
+                 "read options: '" + Escape(argv[optind]) + "' is not one; see stickyd --help"};
+  }
+  return options;
+}
+
+int ExitCode(const Error& error) {
+  switch (error.code) {
+    case Code::kInvalidArgument:
+      return EX_USAGE;
+    case Code::kCorrupt:
+      return EX_DATAERR;
+    case Code::kNotFound:
+      return EX_NOINPUT;
+    case Code::kPermissionDenied:
+      return EX_NOPERM;
+    case Code::kUnavailable:
+      return EX_UNAVAILABLE;
+    case Code::kOutOfMemory:
+      return EX_TEMPFAIL;
+    case Code::kDeviceLost:
+    case Code::kInternal:
+      return EX_SOFTWARE;
+  }
+  return EX_SOFTWARE;
+}
+
+int Fail(const Error& error) {
+  std::fprintf(stderr, "stickyd: %s\n", error.message.c_str());
+  return ExitCode(error);
+}
+
+CoordinatorOptions OptionsFrom(const config::NodeConfig& config, const Options& options) {
+  CoordinatorOptions out;
+  out.limits.budget_bytes = options.memory_bytes       ? *options.memory_bytes
+                            : config.memory_host_bytes ? *config.memory_host_bytes
+                                                       : DefaultBudgetBytes();
+  out.limits.lease_count_max = config.lease_count_max;
+  out.limits.state_count_max = config.state_count_max;
+  out.limits.load_count_max = config.load_count_max;
+  out.limits.plan_ns = std::int64_t{config.plan_ms} * 1'000'000;
+  out.limits.fill_stall_ns = std::int64_t{config.fill_stall_ms} * 1'000'000;
+  out.connection_count_max = config.connection_count_max;
+  out.handshake_ms = config.handshake_ms;
+  out.shutdown_ms = config.shutdown_ms;
+  out.loader_program = ProgramFolder() + "/../libexec/stickyinvoc/sticky-loader";
+  out.version = STICKY_VERSION;
+  return out;
+}
+
+Result<std::uint64_t> RandomNonce() {
+  std::uint64_t nonce = 0;
+  if (::getrandom(&nonce, sizeof nonce, 0) != sizeof nonce) {
+    return ErrnoError("draw the daemon's nonce", errno);
+  }
+  return nonce;
+}
+
+Status Serve(const Options& options) {
+  config::NodeConfig config;
+  if (options.config) {
+    STICKY_ASSIGN(config, config::LoadNodeConfig(*options.config));
+  }
+  std::string path;
+  if (options.socket) {
+    path = *options.socket;
+  } else {
+    STICKY_ASSIGN(path, wire::DefaultSocketPath());
+  }
+  CoordinatorOptions coordinator_options = OptionsFrom(config, options);
+  STICKY_ASSIGN(coordinator_options.nonce, RandomNonce());
+  ::umask(0077);
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGHUP, SIG_IGN);  // a terminal that closes does not take the node's states along
+  RaiseDescriptorLimit();
+  STICKY_ASSIGN(const std::unique_ptr<SocketHome> home, SocketHome::Open(path));
+  const Logger logger(options.log_level);
+  Loop loop;
+  {
+    Coordinator coordinator(loop, *home, logger, coordinator_options);
+    STICKY_TRY(coordinator.Start());
+    const SignalWatcher on_term(loop, SIGTERM, [&] { coordinator.ShutDown(); });
+    const SignalWatcher on_int(loop, SIGINT, [&] { coordinator.ShutDown(); });
+    loop.Run();
+  }
+  logger.Line(Log::Level::kInfo, "stopped");
+  return Ok{};
+}
+
+int Main(int argc, char** argv) {
+  const Result<Options> options = ParseOptions(argc, argv);
+  if (!options.ok()) return Fail(options.error());
+  if (options.value().help) {
+    std::fputs(kUsage, stdout);
+    return EX_OK;
+  }
+  if (options.value().version) {
+    std::printf("stickyd %s\n", STICKY_VERSION);
+    return EX_OK;
+  }
+  const Status served = Serve(options.value());
+  return served.ok() ? EX_OK : Fail(served.error());
+}
+
+}  // namespace
+}  // namespace sticky::daemon
+
+int main(int argc, char** argv) { return sticky::daemon::Main(argc, argv); }

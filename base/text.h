@@ -20,6 +20,9 @@ namespace sticky {
 // \n, \xNN and so on: safe on a terminal and in a one-line log. Cut with "..." past 512 bytes.
 std::string Escape(std::string_view text);
 
+// Whether all of `text` is valid UTF-8: no overlong forms, no surrogates, nothing past U+10FFFF.
+bool IsUtf8(std::string_view text);
+
 // "1.50 GiB", "12 B": for people; scripts get whole bytes.
 std::string ByteCount(std::uint64_t bytes);
 

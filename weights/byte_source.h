@@ -23,6 +23,10 @@ class ByteSource {
   // Fills all of `out` from `offset` bytes into the file.
   // Errors: kCorrupt when the file ends before that ("changed while it was read"), or on EIO.
   virtual Status ReadAt(std::uint64_t offset, std::span<std::uint8_t> out) const = 0;
+
+  // Whether the file is still what it was when this object was made, as far as can be told.
+  // Errors: kCorrupt when its size or time of change is another.
+  virtual Status CheckUnchanged() const { return Ok{}; }
 };
 
 // One file of a model. Does not own `bytes`.

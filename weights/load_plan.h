@@ -29,6 +29,10 @@
 namespace sticky::weights {
 
 inline constexpr std::uint64_t kPlanAlignment = 256;  // bytes, for every tensor and asset
+// What a manifest can hold (tests/layout checks that they agree).
+inline constexpr std::uint32_t kTensorCountMax = 1u << 20;
+inline constexpr std::size_t kTensorNameBytesMax = 1024;
+inline constexpr std::size_t kRankMax = 8;
 
 // How one tensor's stored bytes become the state's bytes.
 enum class Encoding : std::int8_t {

@@ -21,21 +21,25 @@
 
 namespace sticky::load {
 
-// Reads a regular file with pread. Owns the descriptor.
+// Reads a regular file with pread, never through a mapping: a file that is cut short meanwhile is
+// an error and not a SIGBUS. Owns the descriptor.
 class FdByteSource : public weights::ByteSource {
  public:
-  FdByteSource(UniqueFd fd, std::string name) : fd_(std::move(fd)), name_(std::move(name)) {}
+  FdByteSource(UniqueFd fd, std::string name);  // notes the file's size and time of change
   Status ReadAt(std::uint64_t offset, std::span<std::uint8_t> out) const override;
+  Status CheckUnchanged() const override;
   int fd() const { return fd_.get(); }
 
  private:
   UniqueFd fd_;
   std::string name_;  // for messages
+  std::int64_t size_bytes_ = 0;
+  std::int64_t changed_ns_ = 0;  // since the epoch
 };
 
 struct FillOptions {
   int thread_count = 1;                  // 1 to 64
-  std::uint64_t piece_bytes = 4u << 20;  // stored bytes read at a time, per thread
+  std::uint64_t piece_bytes = 256u << 10;  // stored bytes read at a time, per thread: fits the L2
   // Called on the calling thread with the arena bytes done so far; may be empty.
   std::function<void(std::uint64_t bytes_done)> progress;
 };
@@ -46,8 +50,10 @@ struct FillResult {
 };
 
 // Writes every tensor, asset and padding byte of `plan` to `arena` (plan.arena_bytes long, zeroed
-// or not), re-checking each file's size. Proves that every byte was written exactly once.
-// Errors: kCorrupt when a file ends early or cannot be read; `arena` is then half-written.
+// or not), and digests it in the same pass. Proves that every byte was written exactly once, and
+// that no file changed meanwhile.
+// Errors: kCorrupt when a file ends early, changed or cannot be read; kInvalidArgument when a value
+//   is too large for the dtype asked for; `arena` is then half-written.
 Result<FillResult> FillArena(const weights::LoadPlan& plan,
                              std::span<const weights::SourceFile> files,
                              std::span<std::uint8_t> arena, const FillOptions& options);

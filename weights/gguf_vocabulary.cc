@@ -1,0 +1,205 @@
+#include "weights/gguf_vocabulary.h"
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+
+#include "base/text.h"
+
+namespace sticky::weights {
+namespace {
+
+// tokenizer.ggml.token_type
+enum TokenType : std::int64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
+
+constexpr std::string_view kGpt2Split =
+    R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kLlama3Split =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen2Split =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|)"
+    R"(\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+// What a value of tokenizer.ggml.pre stands for: nothing else in the file tells.
+struct PreTokenizer {
+  std::string_view name;
+  std::array<std::string_view, 2> splits;  // empty: none
+  bool normalize_nfc = false;
+  bool ignore_merges = false;
+  bool add_bos = false;  // when the file does not say
+};
+constexpr PreTokenizer kPreTokenizers[] = {
+    {.name = "smollm", .splits = {R"(\p{N})", kGpt2Split}},
+    {.name = "gpt-2", .splits = {kGpt2Split, {}}},
+    {.name = "llama-bpe", .splits = {kLlama3Split, {}}, .ignore_merges = true, .add_bos = true},
+    {.name = "llama3", .splits = {kLlama3Split, {}}, .ignore_merges = true, .add_bos = true},
+    {.name = "llama-v3", .splits = {kLlama3Split, {}}, .ignore_merges = true, .add_bos = true},
+    {.name = "qwen2", .splits = {kQwen2Split, {}}, .normalize_nfc = true},
+    {.name = "deepseek-r1-qwen", .splits = {kQwen2Split, {}}, .normalize_nfc = true},
+};
+
+Error Refused(const std::string& reason, Code code = Code::kCorrupt) {
+  return Error{code, "read the GGUF tokenizer: " + reason};
+}
+
+Result<const PreTokenizer*> FindPreTokenizer(const GgufFile& file) {
+  STICKY_ASSIGN(const auto name, file.FindString("tokenizer.ggml.pre"));
+  std::string choices;
+  for (const PreTokenizer& pre : kPreTokenizers) {
+    if (name == pre.name) return &pre;
+    choices += (choices.empty() ? "" : ", ") + std::string(pre.name);
+  }
+  const std::string what =
+      name ? "pre-tokenizer '" + Escape(*name) + "' (tokenizer.ggml.pre) is not known"
+           : std::string("tokenizer.ggml.pre is missing");
+  return Refused(what + "; known: " + choices, Code::kInvalidArgument);
+}
+
+// The byte that each character of GPT-2's printable alphabet stands for: bytes that print as
+// themselves in Latin-1 do, the others follow from U+0100 on, in order.
+// Source: Radford et al. 2019, the published encoder of GPT-2.
+class ByteAlphabet {
+ public:
+  ByteAlphabet() {
+    int next = 0x100;
+    for (int byte = 0; byte < 256; ++byte) {
+      const bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
+      byte_of_.at(static_cast<std::size_t>(printable ? byte : next++)) = byte;
+    }
+  }
+
+  // False when `text` has a character that is not of the alphabet. `text` is valid UTF-8.
+  bool Decode(std::string_view text, std::string& bytes) const {
+    bytes.clear();
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      std::size_t character = static_cast<unsigned char>(text[i]);
+      if (character >= 0xE0) return false;  // three bytes or four: far outside
+      if (character >= 0x80) {
+        character = (character & 0x1F) << 6 | (static_cast<unsigned char>(text[++i]) & 0x3F);
+      }
+      if (character >= byte_of_.size() || byte_of_[character] < 0) return false;
+      bytes.push_back(static_cast<char>(byte_of_[character]));
+    }
+    return true;
+  }
+
+ private:
+  static constexpr std::size_t kCharacters = 0x100 + 68;
+  std::array<int, kCharacters> byte_of_ = [] {
+    std::array<int, kCharacters> none{};
+    none.fill(-1);
+    return none;
+  }();
+};
+
+Status ReadTokens(const GgufFile& file, const std::vector<std::string_view>& texts,
+                  VocabularySource& source) {
+  STICKY_ASSIGN(const auto types, file.FindInts("tokenizer.ggml.token_type"));
+  if (types && types->size() != texts.size()) {
+    return Refused(Format("%zu tokens, but %zu token types", texts.size(), types->size()));
+  }
+  const ByteAlphabet alphabet;
+  source.tokens.resize(texts.size());
+  for (std::size_t id = 0; id < texts.size(); ++id) {
+    VocabularySource::Token& token = source.tokens[id];
+    const std::int64_t type = types ? (*types)[id] : kNormal;
+    token.special = type == kControl || type == kUnknown;
+    token.added = token.special || type == kUserDefined;
+    if (type == kNormal) {
+      if (!alphabet.Decode(texts[id], token.bytes)) {
+        return Refused(Format("token %zu '%s' is not in the byte-level alphabet", id,
+                              Escape(texts[id]).c_str()),
+                       Code::kInvalidArgument);
+      }
+    } else {
+      token.bytes = std::string(texts[id]);
+    }
+  }
+  return Ok{};
+}
+
+Status ReadMerges(const GgufFile& file, const std::vector<std::string_view>& texts,
+                  VocabularySource& source) {
+  STICKY_ASSIGN(const auto merges, file.FindStrings("tokenizer.ggml.merges"));
+  if (!merges) return Refused("tokenizer.ggml.merges is missing");
+  std::unordered_map<std::string_view, std::uint32_t> id_of;
+  id_of.reserve(texts.size());
+  for (std::size_t id = 0; id < texts.size(); ++id) {
+    id_of.emplace(texts[id], static_cast<std::uint32_t>(id));
+  }
+  source.merges.reserve(merges->size());
+  std::string joined;
+  for (const std::string_view merge : *merges) {
+    const std::size_t space = merge.find(' ');
+    if (space == std::string_view::npos) {
+      return Refused("merge '" + Escape(merge) + "' is not two tokens");
+    }
+    const std::string_view left = merge.substr(0, space);
+    const std::string_view right = merge.substr(space + 1);
+    joined.assign(left).append(right);
+    const auto left_id = id_of.find(left);
+    const auto right_id = id_of.find(right);
+    const auto result_id = id_of.find(joined);
+    if (left_id == id_of.end() || right_id == id_of.end() || result_id == id_of.end()) {
+      return Refused("merge '" + Escape(merge) + "' names a token that is not in the vocabulary");
+    }
+    source.merges.push_back({left_id->second, right_id->second, result_id->second});
+  }
+  return Ok{};
+}
+
+Result<std::optional<std::uint32_t>> ReadTokenId(const GgufFile& file, std::string_view key,
+                                                 std::size_t token_count) {
+  STICKY_ASSIGN(const auto id, file.FindUint(key));
+  if (!id) return std::optional<std::uint32_t>();
+  if (*id >= token_count) {
+    return Refused(Format("%s is %llu, the vocabulary has %zu tokens", std::string(key).c_str(),
+                          static_cast<unsigned long long>(*id), token_count));
+  }
+  return std::optional(static_cast<std::uint32_t>(*id));
+}
+
+Status ReadSettings(const GgufFile& file, const PreTokenizer& pre, VocabularySource& source) {
+  for (const std::string_view split : pre.splits) {
+    if (!split.empty()) source.splits.push_back({.pattern = std::string(split)});
+  }
+  source.normalize_nfc = pre.normalize_nfc;
+  source.ignore_merges = pre.ignore_merges;
+  STICKY_ASSIGN(const auto add_space, file.FindBool("tokenizer.ggml.add_space_prefix"));
+  STICKY_ASSIGN(const auto add_bos, file.FindBool("tokenizer.ggml.add_bos_token"));
+  STICKY_ASSIGN(const auto add_eos, file.FindBool("tokenizer.ggml.add_eos_token"));
+  source.add_prefix_space = add_space.value_or(false);
+  source.add_bos = add_bos.value_or(pre.add_bos);
+  source.add_eos = add_eos.value_or(false);
+  const std::size_t count = source.tokens.size();
+  STICKY_ASSIGN(source.bos, ReadTokenId(file, "tokenizer.ggml.bos_token_id", count));
+  STICKY_ASSIGN(source.eos, ReadTokenId(file, "tokenizer.ggml.eos_token_id", count));
+  if (source.add_bos && !source.bos) {
+    return Refused("a beginning-of-text token is to be added, but bos_token_id is missing");
+  }
+  return Ok{};
+}
+
+}  // namespace
+
+Result<VocabularySource> ReadGgufVocabulary(const GgufFile& file) {
+  STICKY_ASSIGN(const auto model, file.FindString("tokenizer.ggml.model"));
+  if (!model) return Refused("tokenizer.ggml.model is missing", Code::kNotFound);
+  if (*model != "gpt2") {
+    return Refused("tokenizer model '" + Escape(*model) + "' is not supported; supported: gpt2",
+                   Code::kInvalidArgument);
+  }
+  STICKY_ASSIGN(const PreTokenizer* pre, FindPreTokenizer(file));
+  STICKY_ASSIGN(const auto texts, file.FindStrings("tokenizer.ggml.tokens"));
+  if (!texts || texts->empty()) return Refused("tokenizer.ggml.tokens is missing or empty");
+  VocabularySource source;
+  STICKY_TRY(ReadTokens(file, *texts, source));
+  STICKY_TRY(ReadMerges(file, *texts, source));
+  STICKY_TRY(ReadSettings(file, *pre, source));
+  return source;
+}
+
+}  // namespace sticky::weights

@@ -1,0 +1,28 @@
+// JSON text that nobody vouches for, as a tree: bounded in depth, duplicate keys refused.
+//
+// Only .cc files of weights/ include this: the JSON library stays inside the room.
+//
+// Thread: any thread.
+
+#ifndef STICKY_WEIGHTS_JSON_TEXT_H_
+#define STICKY_WEIGHTS_JSON_TEXT_H_
+
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "base/result.h"
+
+namespace sticky::weights {
+
+inline constexpr std::size_t kJsonDepthMax = 64;
+
+// `what`: the file's name, for messages.
+// Errors: kCorrupt for text that is not JSON (with the byte where it stops being so), for a key
+//   that an object has twice, and past kJsonDepthMax.
+Result<nlohmann::json> ParseJson(std::string_view text, const std::string& what);
+
+}  // namespace sticky::weights
+
+#endif  // STICKY_WEIGHTS_JSON_TEXT_H_

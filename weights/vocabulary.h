@@ -29,10 +29,10 @@ struct VocabularySource {
   struct Merge {
     std::uint32_t left, right, result;  // token ids; rank is the position in the list
   };
-  // One step of the pre-tokenizer, applied in order to the pieces of the step before.
+  // One step of the pre-tokenizer, applied in order to the pieces of the step before: matches and
+  // the gaps between them both are pieces.
   struct Split {
-    std::string pattern;      // PCRE2 syntax
-    bool isolate_all = true;  // true: matches and gaps both are pieces
+    std::string pattern;  // PCRE2 syntax
   };
   std::vector<Token> tokens;  // by id
   std::vector<Merge> merges;
@@ -50,6 +50,7 @@ struct VocabularySource {
 Result<VocabularySource> ParseTokenizerJson(std::string_view tokenizer_json,
                                             std::string_view tokenizer_config_json);
 
+// Requires ids within the tokens. The table's format is described in vocabulary.cc.
 std::vector<std::uint8_t> CompileVocabulary(const VocabularySource& source);
 
 // Reads a compiled vocabulary in place; does not own the bytes, which must outlive it and be
@@ -63,6 +64,7 @@ class Vocabulary {
   std::uint32_t token_count() const;
   std::string_view token_bytes(std::uint32_t id) const;
   bool is_special(std::uint32_t id) const;
+  bool is_added(std::uint32_t id) const;
 
   // The token whose bytes are exactly `bytes` (added tokens excluded). Constant time.
   std::optional<std::uint32_t> Find(std::string_view bytes) const;
@@ -88,7 +90,13 @@ class Vocabulary {
   std::optional<std::uint32_t> eos() const;
 
  private:
+  friend std::vector<std::uint8_t> CompileVocabulary(const VocabularySource& source);
   explicit Vocabulary(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}
+  struct Header;
+  const Header& header() const;
+  template <typename T>
+  const T* Section(std::uint64_t offset) const;
+
   std::span<const std::uint8_t> bytes_;
 };
 

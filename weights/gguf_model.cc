@@ -291,9 +291,7 @@ Status LlamaReader::AddAssets() {
     model_.notes.push_back("the tokenizer is left out: " + vocabulary.error().message);
     return Ok{};
   }
-#ifdef STICKY_HAVE_VOCABULARY
   model_.vocabulary = CompileVocabulary(vocabulary.value());
-#endif
   return Ok{};
 }
 

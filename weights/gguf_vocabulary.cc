@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/text.h"
+#include "weights/byte_alphabet.h"
 
 namespace sticky::weights {
 namespace {
@@ -58,50 +59,12 @@ Result<const PreTokenizer*> FindPreTokenizer(const GgufFile& file) {
   return Refused(what + "; known: " + choices, Code::kInvalidArgument);
 }
 
-// The byte that each character of GPT-2's printable alphabet stands for: bytes that print as
-// themselves in Latin-1 do, the others follow from U+0100 on, in order.
-// Source: Radford et al. 2019, the published encoder of GPT-2.
-class ByteAlphabet {
- public:
-  ByteAlphabet() {
-    int next = 0x100;
-    for (int byte = 0; byte < 256; ++byte) {
-      const bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte != 0xAD);
-      byte_of_.at(static_cast<std::size_t>(printable ? byte : next++)) = byte;
-    }
-  }
-
-  // False when `text` has a character that is not of the alphabet. `text` is valid UTF-8.
-  bool Decode(std::string_view text, std::string& bytes) const {
-    bytes.clear();
-    for (std::size_t i = 0; i < text.size(); ++i) {
-      std::size_t character = static_cast<unsigned char>(text[i]);
-      if (character >= 0xE0) return false;  // three bytes or four: far outside
-      if (character >= 0x80) {
-        character = (character & 0x1F) << 6 | (static_cast<unsigned char>(text[++i]) & 0x3F);
-      }
-      if (character >= byte_of_.size() || byte_of_[character] < 0) return false;
-      bytes.push_back(static_cast<char>(byte_of_[character]));
-    }
-    return true;
-  }
-
- private:
-  static constexpr std::size_t kCharacters = 0x100 + 68;
-  std::array<int, kCharacters> byte_of_ = [] {
-    std::array<int, kCharacters> none{};
-    none.fill(-1);
-    return none;
-  }();
-};
-
 Status ReadTokens(const GgufFile& file, const std::vector<std::string_view>& texts,
                   VocabularySource& source) {
   STICKY_ASSIGN(const auto types, file.FindInts("tokenizer.ggml.token_type"));
   if (types && types->size() != texts.size()) {
     return Refused(Format("%zu tokens, but %zu token types", texts.size(), types->size()));
   }
-  const ByteAlphabet alphabet;
   source.tokens.resize(texts.size());
   for (std::size_t id = 0; id < texts.size(); ++id) {
     VocabularySource::Token& token = source.tokens[id];
@@ -109,7 +72,7 @@ Status ReadTokens(const GgufFile& file, const std::vector<std::string_view>& tex
     token.special = type == kControl || type == kUnknown;
     token.added = token.special || type == kUserDefined;
     if (type == kNormal) {
-      if (!alphabet.Decode(texts[id], token.bytes)) {
+      if (!DecodeByteAlphabet(texts[id], token.bytes)) {
         return Refused(Format("token %zu '%s' is not in the byte-level alphabet", id,
                               Escape(texts[id]).c_str()),
                        Code::kInvalidArgument);

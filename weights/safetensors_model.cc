@@ -127,7 +127,6 @@ Status AddVocabulary(const std::string& tokenizer, const std::string& tokenizer_
     model.notes.push_back("the model has no tokenizer.json: the state has no vocabulary");
     return Ok{};
   }
-#ifdef STICKY_HAVE_VOCABULARY
   const auto source = ParseTokenizerJson(tokenizer, tokenizer_config);
   if (source.ok()) {
     model.vocabulary = CompileVocabulary(source.value());
@@ -136,9 +135,6 @@ Status AddVocabulary(const std::string& tokenizer, const std::string& tokenizer_
   } else {
     return source.error();
   }
-#else
-  static_cast<void>(tokenizer_config);
-#endif
   return Ok{};
 }
 

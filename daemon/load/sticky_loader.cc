@@ -1,0 +1,176 @@
+// sticky-loader: one load, in a process of its own, so that whatever a weight file does to it is
+// one failed load and nothing more. It speaks with the coordinator over descriptor 3: plan the
+// files that it is given, fill the arena that it is given, say the digest, exit.
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <sysexits.h>
+#include <unistd.h>
+
+#include "base/cpu_features.h"
+#include "base/deadline.h"
+#include "base/text.h"
+#include "daemon/load/load_model.h"
+#include "device/host_arena.h"
+#include "flatbuffers/wire_blob.h"
+#include "flatbuffers/wire_manifest.h"
+#include "weights/load_plan.h"
+
+namespace sticky::load {
+namespace {
+
+constexpr int kChannel = 3;
+constexpr int kMessageMs = 60'000;  // for one message of the coordinator, who has its own deadlines
+constexpr int kThreadCountMax = 8;  // more than a disk or memory needs
+constexpr std::int64_t kProgressNs = 50'000'000;
+
+// A load is background work that may be killed: the node's tasks, and the coordinator, come first.
+void StepBack() {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::setpriority(PRIO_PROCESS, 0, 10);
+  constexpr int kIoprioWhoProcess = 1;  // ioprio_set(2) has no header
+  constexpr int kIoprioBestEffortLow = 2 << 13 | 6;
+  ::syscall(SYS_ioprio_set, kIoprioWhoProcess, 0, kIoprioBestEffortLow);
+  const rlimit no_core{0, 0};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  const int fd = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  static_cast<void>(::write(fd, "1000", 4));
+  ::close(fd);
+}
+
+struct Job {
+  wire::PlanRequest request;
+  std::vector<std::unique_ptr<FdByteSource>> sources;
+  std::vector<weights::SourceFile> files;
+};
+
+Result<wire::Received> Receive() {
+  return wire::ReceiveMessage(kChannel, Deadline::AfterMs(kMessageMs));
+}
+
+Status Say(wire::Body body, int fd = -1) {
+  const std::vector<int> fds = fd < 0 ? std::vector<int>() : std::vector<int>{fd};
+  return wire::SendMessage(kChannel, {0, std::move(body)}, fds, Deadline::AfterMs(kMessageMs));
+}
+
+Result<Job> ReceiveJob() {
+  Job job;
+  STICKY_ASSIGN(wire::Received first, Receive());
+  const auto* const request = std::get_if<wire::PlanRequest>(&first.message.body);
+  if (request == nullptr) return Error{Code::kInternal, "expected a request to plan"};
+  job.request = *request;
+  while (job.files.size() < job.request.file_count) {
+    STICKY_ASSIGN(wire::Received part, Receive());
+    const auto* const files = std::get_if<wire::FilesPart>(&part.message.body);
+    if (files == nullptr || files->files.size() != part.fds.size() || part.fds.empty()) {
+      return Error{Code::kInternal, "expected the files to plan from"};
+    }
+    for (std::size_t i = 0; i < part.fds.size(); ++i) {
+      const wire::SourceFile& file = files->files[i];
+      job.sources.push_back(std::make_unique<FdByteSource>(std::move(part.fds[i]), file.name));
+      job.files.push_back({file.name, file.size_bytes, job.sources.back().get()});
+    }
+  }
+  return job;
+}
+
+wire::Manifest DraftOf(const std::string& state, const weights::LoadPlan& plan) {
+  wire::Manifest draft;
+  draft.state = state;
+  draft.device = "host";
+  draft.arena_bytes = {plan.arena_bytes};
+  draft.notes = plan.notes;
+  for (const weights::PlannedTensor& tensor : plan.tensors) {
+    draft.tensors.push_back(
+        {tensor.name, tensor.dtype, tensor.shape, 0, tensor.offset, tensor.size_bytes});
+  }
+  for (const weights::PlannedAsset& asset : plan.assets) {
+    draft.assets.push_back({asset.name, 0, asset.offset, asset.bytes.size()});
+  }
+  return draft;
+}
+
+int ThreadCount() {
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kThreadCountMax);
+}
+
+Result<FillResult> Fill(const Job& job, const weights::LoadPlan& plan) {
+  STICKY_ASSIGN(wire::Received message, Receive());
+  const auto* const request = std::get_if<wire::FillRequest>(&message.message.body);
+  if (request == nullptr || message.fds.size() != 1 || request->arena_bytes != plan.arena_bytes) {
+    return Error{Code::kInternal, "expected an arena of the planned size"};
+  }
+  STICKY_ASSIGN(device::HostArena arena,
+                device::HostArena::Adopt(std::move(message.fds[0]), request->arena_bytes));
+  STICKY_ASSIGN(device::Mapping mapping,
+                device::Mapping::Writable(arena.fd(), request->arena_bytes));
+  const std::span<std::uint8_t> bytes = mapping.writable_bytes();
+  // Before the pages are there, so that they can be huge; no error where they cannot.
+  static_cast<void>(::madvise(bytes.data(), bytes.size(), MADV_HUGEPAGE));
+  STICKY_TRY(arena.Prefault());
+
+  FillOptions options;
+  options.thread_count = ThreadCount();
+  std::int64_t told_ns = 0;
+  Status told = Ok{};
+  options.progress = [&](std::uint64_t bytes_done) {
+    const std::int64_t now_ns = MonotonicNs();
+    if (now_ns - told_ns < kProgressNs || !told.ok()) return;
+    told_ns = now_ns;
+    told = Say(wire::FillProgress{bytes_done});
+  };
+  STICKY_ASSIGN(const FillResult result, FillArena(plan, job.files, bytes, options));
+  STICKY_TRY(told);
+  return result;  // mapping and descriptor end here, so that the coordinator can seal
+}
+
+Status Load() {
+  STICKY_ASSIGN(const Job job, ReceiveJob());
+  weights::PlanOptions options;
+  options.dtype = job.request.dtype;
+  options.best_matrix_dtype = BestMatrixDtype();
+  STICKY_ASSIGN(const weights::LoadPlan plan, weights::PlanLoad(job.files, options));
+  {
+    const std::vector<std::uint8_t> draft = wire::EncodeManifest(DraftOf(job.request.state, plan));
+    STICKY_ASSIGN(const UniqueFd fd, device::SealedCopy("plan:" + job.request.state, draft));
+    STICKY_TRY(Say(wire::PlanReply{plan.arena_bytes}, fd.get()));
+  }
+  STICKY_ASSIGN(const FillResult result, Fill(job, plan));
+  return Say(wire::FillReply{result.content_digest, result.bytes_read});
+}
+
+int Main() {
+  if (::fcntl(kChannel, F_GETFD) < 0) {
+    std::fputs("sticky-loader is started by stickyd only; to load a template: stickyctl load\n",
+               stderr);
+    return EX_USAGE;
+  }
+  ::fcntl(kChannel, F_SETFD, FD_CLOEXEC);
+  ::signal(SIGPIPE, SIG_IGN);
+  StepBack();
+  const Status loaded = Load();
+  if (loaded.ok()) return EX_OK;
+  const Error& error = loaded.error();
+  // When even this cannot be said, the exit status says that the load failed.
+  static_cast<void>(Say(wire::Failure{error.code, error.message, error.os_code}));
+  return EX_SOFTWARE;
+}
+
+}  // namespace
+}  // namespace sticky::load
+
+int main() { return sticky::load::Main(); }

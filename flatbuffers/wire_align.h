@@ -11,10 +11,11 @@
 
 namespace sticky::wire {
 
-// Whether the elements of a verified vector of scalars may be loaded as what they are.
+// Whether the elements of a verified vector of scalars may be loaded as what they are. An empty
+// vector has none, and builders do not align it.
 template <typename T>
 bool IsAligned(const ::flatbuffers::Vector<T>& vector) {
-  return reinterpret_cast<std::uintptr_t>(vector.data()) % alignof(T) == 0;
+  return vector.size() == 0 || reinterpret_cast<std::uintptr_t>(vector.data()) % alignof(T) == 0;
 }
 
 }  // namespace sticky::wire

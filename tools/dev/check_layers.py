@@ -23,7 +23,7 @@ ROOMS = {
     "daemon/io": ["base", "flatbuffers", "device", "daemon/core"],
     "daemon/load": ["base", "flatbuffers", "device", "weights"],
     "daemon": ["base", "config", "device", "flatbuffers", "daemon/core", "daemon/io"],
-    "shim": ["base", "flatbuffers"],
+    "shim": ["base", "flatbuffers", "shim/include"],
     "shim/include": [],
     "shim/examples": [],
     "tools/client": ["base", "flatbuffers", "config", "weights"],

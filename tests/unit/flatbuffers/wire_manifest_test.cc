@@ -67,6 +67,16 @@ TEST(WireManifest, ADraftHasNoDigests) {
   EXPECT_EQ(DecodeManifest(EncodeManifest(draft)).value(), draft);
 }
 
+// Builders do not align empty vectors, wherever they end up.
+TEST(WireManifest, ScalarsOpenWhateverIsBesideThem) {
+  Manifest manifest = Sample();
+  for (int i = 0; i < 20; ++i) {
+    manifest.tensors.push_back(
+        {"s" + std::string(static_cast<std::size_t>(i), 'x'), Dtype::kU8, {}, 0, 0, 1});
+    EXPECT_EQ(WhyRefused(manifest), "");
+  }
+}
+
 TEST(WireManifest, EncodingSortsByName) {
   Manifest manifest = Sample();
   std::swap(manifest.tensors[0], manifest.tensors[3]);

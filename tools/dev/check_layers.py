@@ -42,7 +42,7 @@ LIBRARIES = {
     r"flatbuffers/(?!wire_)|wire_\w+_generated\.h": ["flatbuffers/wire_", "tests/unit/flatbuffers/wire_", "tests/layout/"],
     r"yaml-cpp/": ["config"],
     r"nlohmann/": ["weights", "tools", "tests"],
-    r"xxhash\.h": ["daemon/load"],
+    r"xxhash\.h": ["daemon/load", "tools/client"],
     r"pcre2\.h|unicode/": ["engine/tokenizer"],
     r"liburing": ["daemon/load"],
     r"dnnl|oneapi/|omp\.h": ["engine/cpu"],

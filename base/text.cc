@@ -12,6 +12,7 @@ namespace sticky {
 namespace {
 
 constexpr std::size_t kEscapedBytesMax = 512;
+constexpr std::size_t kPrintableBytesMax = 8192;
 
 // Length of the UTF-8 sequence at the front of `text`; 0 when it is not valid (Unicode 15, table
 // 3-7: no overlong forms, no surrogates, nothing past U+10FFFF).
@@ -35,6 +36,35 @@ bool IsC1Control(std::string_view sequence) {
          static_cast<unsigned char>(sequence[1]) < 0xA0;
 }
 
+// Writes out what is unsafe to print; also quotes and backslashes when the text goes into quotes.
+std::string WriteOut(std::string_view text, bool quoted, std::size_t bytes_max) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size();) {
+    if (out.size() >= bytes_max) return out + "...";
+    const std::size_t length = Utf8Length(text.substr(i));
+    const char c = text[i];
+    if (length > 1 && !IsC1Control(text.substr(i, length))) {
+      out += text.substr(i, length);
+      i += length;
+      continue;
+    }
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c == '\t') {
+      out += "\\t";
+    } else if (quoted && (c == '\\' || c == '\'')) {
+      out += '\\';
+      out += c;
+    } else if (length == 1 && c >= 0x20 && c != 0x7F) {
+      out += c;
+    } else {
+      out += Format("\\x%02x", static_cast<unsigned char>(c));
+    }
+    ++i;
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string Format(const char* format, ...) {
@@ -50,34 +80,6 @@ std::string Format(const char* format, ...) {
   return text;
 }
 
-std::string Escape(std::string_view text) {
-  std::string out;
-  for (std::size_t i = 0; i < text.size();) {
-    if (out.size() >= kEscapedBytesMax) return out + "...";
-    const std::size_t length = Utf8Length(text.substr(i));
-    const char c = text[i];
-    if (length > 1 && !IsC1Control(text.substr(i, length))) {
-      out += text.substr(i, length);
-      i += length;
-      continue;
-    }
-    if (c == '\n') {
-      out += "\\n";
-    } else if (c == '\t') {
-      out += "\\t";
-    } else if (c == '\\' || c == '\'') {
-      out += '\\';
-      out += c;
-    } else if (length == 1 && c >= 0x20 && c != 0x7F) {
-      out += c;
-    } else {
-      out += Format("\\x%02x", static_cast<unsigned char>(c));
-    }
-    ++i;
-  }
-  return out;
-}
-
 bool IsUtf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t length = Utf8Length(text.substr(i));
@@ -85,6 +87,14 @@ bool IsUtf8(std::string_view text) {
     i += length;
   }
   return true;
+}
+
+std::string Escape(std::string_view text) {
+  return WriteOut(text, /*quoted=*/true, kEscapedBytesMax);
+}
+
+std::string Printable(std::string_view text) {
+  return WriteOut(text, /*quoted=*/false, kPrintableBytesMax);
 }
 
 std::string ByteCount(std::uint64_t bytes) {

@@ -20,6 +20,10 @@ namespace sticky {
 // \n, \xNN and so on: safe on a terminal and in a one-line log. Cut with "..." past 512 bytes.
 std::string Escape(std::string_view text);
 
+// A whole message, made safe to print: as Escape, but quotes and backslashes stay as they are, and
+// it is cut past 8 KiB.
+std::string Printable(std::string_view text);
+
 // Whether all of `text` is valid UTF-8: no overlong forms, no surrogates, nothing past U+10FFFF.
 bool IsUtf8(std::string_view text);
 

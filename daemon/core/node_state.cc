@@ -272,7 +272,7 @@ void NodeState::FailLoad(State& state, const Error& error, std::int64_t now_ns) 
   state.arena_bytes = 0;
   state.content_digest.reset();
   LogLine(Log::Level::kWarning, Format("load '%s' (epoch %llu) failed: %s", state.name.c_str(),
-                                       Ull(state.epoch), Escape(error.message).c_str()));
+                                       Ull(state.epoch), Printable(error.message).c_str()));
   actions_.emplace_back(KillLoader{state.id});
   actions_.emplace_back(FreeArena{state.id});
   AnswerWaiters(state.id, now_ns);

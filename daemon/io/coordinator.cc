@@ -87,7 +87,7 @@ void Coordinator::OnConnection(UniqueFd socket, Peer peer) {
   Result<std::unique_ptr<Connection>> connection =
       Connection::Create(loop_, std::move(socket), std::move(callbacks));
   if (!connection.ok()) {
-    return logger_.Line(Log::Level::kWarning, Escape(connection.error().message));
+    return logger_.Line(Log::Level::kWarning, Printable(connection.error().message));
   }
   peer.command = CommandOf(peer.pid);
   Client& client = clients_[id];
@@ -214,12 +214,12 @@ void Coordinator::Watch() {
   logger_.Line(Log::Level::kWarning, "the socket file is gone; listening there again");
   loop_.Bury(std::shared_ptr<Listener>(std::move(listener_)));
   if (const Status bound = home_.Rebind(); !bound.ok()) {
-    return logger_.Line(Log::Level::kError, Escape(bound.error().message));
+    return logger_.Line(Log::Level::kError, Printable(bound.error().message));
   }
   Result<std::unique_ptr<Listener>> made = Listener::Create(
       loop_, home_.fd(),
       [this](UniqueFd socket, Peer peer) { OnConnection(std::move(socket), std::move(peer)); });
-  if (!made.ok()) return logger_.Line(Log::Level::kError, Escape(made.error().message));
+  if (!made.ok()) return logger_.Line(Log::Level::kError, Printable(made.error().message));
   listener_ = std::move(made).value();
 }
 
@@ -359,7 +359,7 @@ void Coordinator::Perform(AskBorrowers& action) {
   }
   const Result<bool> any = found->second.arena->HasBorrowers();
   if (!any.ok()) {  // memory that we cannot ask about is not ours to call free
-    return logger_.Line(Log::Level::kError, Escape(any.error().message));
+    return logger_.Line(Log::Level::kError, Printable(any.error().message));
   }
   Queue(core_.Borrowers(action.state, any.value(), MonotonicNs()));
 }

@@ -69,7 +69,7 @@ void PrintLoaded(const wire::LoadReply& reply) {
 
 int Fail(const Common& common, const Error& error, int exit_code) {
   if (common.json) PrintJson(ErrorToJson(error, exit_code));
-  std::fprintf(stderr, "stickyctl: %s\n", Escape(error.message).c_str());
+  std::fprintf(stderr, "stickyctl: %s\n", Printable(error.message).c_str());
   return exit_code;
 }
 

@@ -16,18 +16,14 @@ namespace {
 
 // --wait[=SECONDS] and what it means in milliseconds; 0 when it was not given.
 struct Wait {
-  CLI::Option* option = nullptr;
-  double seconds = kDefaultWaitMs / 1000.0;
-  std::uint32_t ms() const {
-    return option->count() == 0 ? 0 : static_cast<std::uint32_t>(std::lround(seconds * 1000));
-  }
+  double seconds = 0;
+  std::uint32_t ms() const { return static_cast<std::uint32_t>(std::lround(seconds * 1000)); }
 };
 
 void AddWait(CLI::App* command, Wait& wait, const std::string& what) {
-  wait.option = command->add_option("--wait", wait.seconds, what + ", for at most SECONDS")
-                    ->expected(0, 1)
-                    ->check(CLI::Range(0.001, wire::kWaitMsMax / 1000.0))
-                    ->type_name("[SECONDS]");
+  static_assert(kDefaultWaitMs == 600'000, "the flag's default below is in seconds");
+  command->add_flag("--wait{600}", wait.seconds, what + ", for at most --wait=SECONDS (600)")
+      ->check(CLI::Range(0.001, wire::kWaitMsMax / 1000.0));
 }
 
 class Program {

@@ -230,7 +230,7 @@ TEST(Gguf, AnAlignmentOfItsOwnIsFollowedAndABadOneRefused) {
     EXPECT_THAT(PlanLoad(OneFile(writer.Finish()).files(), {}), FailsWith(Code::kCorrupt));
   }
   GgufWriter writer;
-  writer.Uint("general.alignment", 8).Tensor("tensor", {1}, 0, "abcd");
+  writer.Uint("general.alignment", 8).Tensor("tensor_8", {1}, 0, "abcd");
   const std::string bytes = writer.Finish(/*version=*/3, /*alignment=*/8);
   ASSERT_NE((bytes.size() - 4) % 32, 0u);  // or the test would show nothing
   const MemoryModel model = OneFile(bytes);

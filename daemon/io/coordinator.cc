@@ -186,7 +186,7 @@ void Coordinator::OnClosed(ConnectionId id, const std::string& why) {
     logger_.Line(
         Log::Level::kWarning,
         Format("close the connection of pid %llu: %s",
-               static_cast<unsigned long long>(found->second.peer.pid), Escape(why).c_str()));
+               static_cast<unsigned long long>(found->second.peer.pid), Printable(why).c_str()));
   }
   loop_.Bury(std::shared_ptr<Connection>(std::move(found->second.connection)));
   clients_.erase(found);

@@ -16,8 +16,10 @@ namespace {
 // Only one request is ever made on a connection.
 constexpr std::uint32_t kRequestId = 1;
 
+// The daemon's own messages begin so already.
 Error About(const std::string& name, Error error) {
-  error.message = "attach '" + Escape(name) + "': " + error.message;
+  const std::string what = "attach '" + Escape(name) + "': ";
+  if (!error.message.starts_with(what)) error.message = what + error.message;
   return error;
 }
 

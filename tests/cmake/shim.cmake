@@ -7,7 +7,36 @@ if(STICKY_SANITIZE)
   target_link_options(shim_adopt_probe PRIVATE "-fsanitize=${STICKY_SANITIZE}")
 endif()
 
+add_library(shim_header_without_exceptions OBJECT unit/shim/header_without_exceptions.cc)
+target_link_libraries(shim_header_without_exceptions PRIVATE sticky_flags stickyinvoc)
+target_compile_options(shim_header_without_exceptions PRIVATE -fno-exceptions -fno-rtti)
+if(STICKY_SANITIZE)
+  target_compile_options(shim_header_without_exceptions PRIVATE -fno-sanitize=vptr)
+endif()
+
 sticky_test(shim_test LABEL unit
   SOURCES unit/shim/attach_test.cc unit/shim/attach_refused_test.cc unit/shim/adopt_test.cc
+          unit/shim/header_test.cc unit/shim/isolation_test.cc
   DEPS stickyinvoc sticky::wire sticky::device Threads::Threads)
 add_dependencies(shim_test shim_adopt_probe)
+
+add_executable(sticky_fake_stickyd testing/fake_stickyd.cc)
+target_link_libraries(sticky_fake_stickyd PRIVATE
+  sticky_flags sticky::wire sticky::device Threads::Threads)
+set_target_properties(sticky_fake_stickyd PROPERTIES
+  RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+
+# An interpreter does not have the sanitizers' libraries in it.
+if(NOT STICKY_SANITIZE)
+  find_program(STICKY_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED)
+  add_test(NAME ShimLibrary
+    COMMAND "${STICKY_PYTHON}" -B "${CMAKE_CURRENT_SOURCE_DIR}/unit/shim/library_test.py"
+            "$<TARGET_FILE:stickyinvoc>"
+            "${PROJECT_SOURCE_DIR}/shim/include/stickyinvoc/stickyinvoc.h")
+  set_tests_properties(ShimLibrary PROPERTIES LABELS unit TIMEOUT 60
+    ENVIRONMENT "PATH=$ENV{PATH}:/usr/sbin:/sbin")
+  add_test(NAME ShimPython
+    COMMAND "${STICKY_PYTHON}" -B "${CMAKE_CURRENT_SOURCE_DIR}/unit/shim/stickyinvoc_test.py")
+  set_tests_properties(ShimPython PROPERTIES LABELS unit TIMEOUT 120 ENVIRONMENT
+    "PYTHONPATH=${PROJECT_SOURCE_DIR}/shim/python;STICKYINVOC_LIBRARY=$<TARGET_FILE:stickyinvoc>;STICKY_FAKE_STICKYD=$<TARGET_FILE:sticky_fake_stickyd>")
+endif()

@@ -14,7 +14,7 @@
 #include "base/unique_fd.h"
 #include "bench/bench_util.h"
 #include "bench/peer.h"
-#include "shim/include/stickyinvoc/stickyinvoc.h"
+#include "stickyinvoc/stickyinvoc.h"
 
 namespace sticky::bench {
 namespace {

@@ -8,6 +8,7 @@ namespace sticky::weights {
 namespace {
 
 constexpr double kTolerance = 1e-4;  // relative
+constexpr double kEdge = 1e-6;       // closer to 0 or 1 than this is 0 or 1, in float32
 
 // Waves per position of frequency `index`.
 double InverseWavelength(double theta, int index, int head_dim) {
@@ -22,30 +23,58 @@ bool Fits(const RopeConfig& rope, std::span<const float> factors, int head_dim) 
   return true;
 }
 
-// The interpolated frequencies lie on the line smooth = slope / wavelength - low / (high - low).
-// A least-squares line through them gives the parameters; two are enough.
-std::optional<RopeConfig> Solve(std::span<const float> factors, double theta, int head_dim,
-                                double factor) {
+// smooth = slope / wavelength + intercept, between 0 and 1.
+struct Line {
+  double slope, intercept;
+};
+
+// The line through the interpolated frequencies: least squares through two or more. Through one or
+// none many lines give the same factors: the flattest one that keeps its neighbours as they are.
+std::optional<Line> FindLine(std::span<const float> factors, double theta, int head_dim,
+                             double factor) {
   double count = 0, sum_x = 0, sum_y = 0, sum_xx = 0, sum_xy = 0;
+  double kept_x = 0;    // the lowest frequency that is kept whole; 0: none
+  double scaled_x = 0;  // the highest that is scaled in full; 0: none
   for (std::size_t i = 0; i < factors.size(); ++i) {
     const double smooth = (1 / static_cast<double>(factors[i]) - 1 / factor) / (1 - 1 / factor);
-    if (smooth < 1e-6 || smooth > 1 - 1e-6) continue;
     const double x = InverseWavelength(theta, static_cast<int>(i), head_dim);
-    count += 1;
-    sum_x += x;
-    sum_y += smooth;
-    sum_xx += x * x;
-    sum_xy += x * smooth;
+    if (smooth > 1 - kEdge) {
+      kept_x = x;
+    } else if (smooth < kEdge) {
+      scaled_x = std::max(scaled_x, x);
+    } else {
+      count += 1;
+      sum_x += x;
+      sum_y += smooth;
+      sum_xx += x * x;
+      sum_xy += x * smooth;
+    }
   }
-  const double spread = count * sum_xx - sum_x * sum_x;
-  if (count < 2 || !(spread > 0)) return std::nullopt;
-  const double slope = (count * sum_xy - sum_x * sum_y) / spread;
-  const double intercept = (sum_y - slope * sum_x) / count;
-  if (!(slope > 0) || !(intercept < 0)) return std::nullopt;
+  Line line{};
+  if (count >= 2) {
+    line.slope = (count * sum_xy - sum_x * sum_y) / (count * sum_xx - sum_x * sum_x);
+    line.intercept = (sum_y - line.slope * sum_x) / count;
+  } else if (count == 1) {
+    const double to_kept = kept_x > 0 ? (1 - sum_y) / (kept_x - sum_x) : 0;
+    line.slope = std::max(to_kept, sum_y / (sum_x - scaled_x));
+    line.intercept = sum_y - line.slope * sum_x;
+  } else if (kept_x > scaled_x && scaled_x > 0) {
+    line.slope = 1 / (kept_x - scaled_x);
+    line.intercept = -line.slope * scaled_x;
+  }
+  if (!(line.slope > 0) || !(line.intercept < 0)) return std::nullopt;
+  return line;
+}
+
+// smooth is (context / wavelength - low) / (high - low): with low = 1 the line gives the others.
+std::optional<RopeConfig> Solve(std::span<const float> factors, double theta, int head_dim,
+                                double factor) {
+  const std::optional<Line> line = FindLine(factors, theta, head_dim, factor);
+  if (!line) return std::nullopt;
   RopeConfig rope{.kind = RopeKind::kLlama3, .theta = theta, .factor = factor};
   rope.low_freq_factor = 1;
-  rope.high_freq_factor = 1 - 1 / intercept;
-  rope.original_context = slope * (rope.high_freq_factor - 1);
+  rope.high_freq_factor = 1 - 1 / line->intercept;
+  rope.original_context = line->slope * (rope.high_freq_factor - 1);
   return rope;
 }
 

@@ -28,7 +28,7 @@ void NodeState::LogLine(Log::Level level, std::string text) {
 
 void NodeState::Show(ConnectionId connection, std::uint32_t request_id,
                      const wire::ShowRequest& request, std::int64_t now_ns) {
-  State* const state = FindByName(request.state);
+  State* const state = FindEvenClosing(request.state);
   if (state == nullptr) {
     return Refuse(connection, request_id,
                   Error{Code::kNotFound, "show '" + request.state +
@@ -113,6 +113,7 @@ wire::StatusReply NodeState::StatusOf(std::int64_t now_ns) const {
 std::uint64_t NodeState::used_bytes() const {
   std::uint64_t sum = 0;
   for (const auto& [id, state] : states_) sum += state.arena_bytes;
+  for (const auto& [id, bytes] : dying_bytes_) sum += bytes;
   return sum;
 }
 
@@ -129,6 +130,14 @@ std::uint32_t NodeState::RunningLoads() const {
 NodeState::State* NodeState::FindByName(std::string_view name) {
   for (auto& [id, state] : states_) {
     if (state.name == name && state.phase != wire::StatePhase::kClosing) return &state;
+  }
+  return nullptr;
+}
+
+NodeState::State* NodeState::FindEvenClosing(std::string_view name) {
+  if (State* const state = FindByName(name)) return state;
+  for (auto& [id, state] : states_) {
+    if (state.name == name) return &state;
   }
   return nullptr;
 }

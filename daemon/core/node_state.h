@@ -14,8 +14,10 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/digest.h"
@@ -51,6 +53,8 @@ class NodeState {
   Actions Published(StateId state, std::int64_t now_ns);
   // Whatever went wrong with a load, at any step. Harmless once the load has ended.
   Actions LoaderFailed(StateId state, const Error& error, std::int64_t now_ns);
+  // The loader's process has been reaped, whatever became of its load: it maps nothing any more.
+  Actions LoaderGone(StateId state);
 
   // The reply that carried this lease could not be made; ends it. The outside tells the client.
   Actions LendFailed(LeaseId lease, std::int64_t now_ns);
@@ -59,7 +63,7 @@ class NodeState {
   // No new work from here on; everything that waits is answered, running loads are killed.
   Actions ShutDown(std::int64_t now_ns);
 
-  // Whether Tick must be called every now and then (50 ms is enough).
+  // Whether Tick must be called often (every 50 ms); else every few seconds is enough.
   bool NeedsTicks() const;
   bool shutting_down() const { return shutting_down_; }
 
@@ -81,7 +85,7 @@ class NodeState {
     bool huge_pages_wanted = false;
     bool pinned = false;
     bool kept_by_holds = false;            // drains by itself when its last hold ends
-    ConnectionId holder_to_be{0};          // asked with hold, has not attached yet
+    std::set<ConnectionId> holders_to_be;  // asked with hold, have not attached yet
     bool cancelled_when_unwanted = false;  // everyone who asked for the load waits for it
     std::uint64_t epoch = 0;
     std::uint64_t arena_bytes = 0;  // 0 until planned
@@ -116,7 +120,7 @@ class NodeState {
              std::int64_t now_ns);
   void Show(ConnectionId connection, std::uint32_t request_id, const wire::ShowRequest& request,
             std::int64_t now_ns);
-  bool JoinLoad(ConnectionId connection, std::uint32_t request_id, State& state,
+  void JoinLoad(ConnectionId connection, std::uint32_t request_id, State& state,
                 const wire::LoadRequest& request, std::int64_t now_ns);
   void StartLoad(ConnectionId connection, std::uint32_t request_id,
                  const wire::LoadRequest& request, BundleId bundle, std::int64_t now_ns);
@@ -129,6 +133,8 @@ class NodeState {
   void Forget(StateId id);
   void CancelIfUnwanted(StateId id, std::int64_t now_ns);
   void TrimFailed();
+
+  void FailOverdueLoads(std::int64_t now_ns);
 
   // Waiters.
   bool AddWaiter(const Waiter& waiter);
@@ -145,7 +151,9 @@ class NodeState {
   wire::StateInfo Info(const State& state, std::int64_t now_ns) const;
   wire::StatusReply StatusOf(std::int64_t now_ns) const;
   std::vector<wire::LeaseInfo> LeasesOn(std::optional<StateId> only, std::int64_t now_ns) const;
+  Status MayAsk(ConnectionId connection) const;
   State* FindByName(std::string_view name);
+  State* FindEvenClosing(std::string_view name);
   State* FindById(StateId id);
   std::uint32_t RunningLoads() const;
 
@@ -153,6 +161,9 @@ class NodeState {
   const wire::StatusReply facts_;
   const std::int64_t started_ns_;
   std::map<StateId, State> states_;
+  // Arenas of failed loads whose loader may still map them: bytes.
+  std::map<StateId, std::uint64_t> dying_bytes_;
+  std::set<StateId> loaders_;  // started and not yet reaped
   std::map<ConnectionId, Peer> peers_;
   std::vector<Waiter> waiters_;
   LeaseTable leases_;

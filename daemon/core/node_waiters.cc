@@ -56,8 +56,12 @@ void NodeState::ExpireWaiters(std::int64_t now_ns) {
     return true;
   });
   for (const Waiter& waiter : late) {
-    const State* const state = FindById(waiter.state);
-    if (state == nullptr) continue;
+    State* const state = FindById(waiter.state);
+    if (state == nullptr) {
+      Refuse(waiter.connection, waiter.request_id,
+             Error{Code::kUnavailable, "wait for a state: it has gone meanwhile"});
+      continue;
+    }
     if (waiter.wish == Wish::kEvict) {
       Reply(
           waiter.connection, waiter.request_id,
@@ -71,7 +75,8 @@ void NodeState::ExpireWaiters(std::int64_t now_ns) {
                         state->name.c_str(), wire::Name(state->phase),
                         static_cast<unsigned long long>(state->bytes_done),
                         static_cast<unsigned long long>(state->arena_bytes))});
-    CancelIfUnwanted(waiter.state, now_ns);
+    // Whoever waited in vain will ask again: the load goes on for them.
+    state->cancelled_when_unwanted = false;
   }
 }
 

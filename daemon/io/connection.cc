@@ -12,7 +12,8 @@ namespace sticky::daemon {
 Connection::Connection(Loop& loop, UniqueFd socket, Callbacks callbacks)
     : socket_(std::move(socket)),
       callbacks_(std::move(callbacks)),
-      closing_(loop, [this] { callbacks_.on_closed(std::exchange(why_, {})); }) {}
+      closing_(loop, [this] { callbacks_.on_closed(std::exchange(why_, {})); }),
+      retry_(loop, [this] { Flush(); }) {}
 
 Result<std::unique_ptr<Connection>> Connection::Create(Loop& loop, UniqueFd socket,
                                                        Callbacks callbacks) {
@@ -25,11 +26,11 @@ Result<std::unique_ptr<Connection>> Connection::Create(Loop& loop, UniqueFd sock
 
 void Connection::OnReady(bool readable, bool writable) {
   if (writable) Flush();
-  if (readable) Read();
+  if (readable) Read(kFramesPerTurn);
 }
 
-void Connection::Read() {
-  for (int frame_count = 0; frame_count < kFramesPerTurn; ++frame_count) {
+void Connection::Read(int frame_count_max) {
+  for (int frame_count = 0; frame_count < frame_count_max; ++frame_count) {
     if (failed_) return;
     Result<std::optional<wire::Frame>> frame = wire::TryReceive(socket_.get());
     if (!frame.ok()) {
@@ -44,13 +45,17 @@ void Connection::Read() {
 void Connection::Send(const wire::Message& message, std::vector<UniqueFd> fds) {
   if (failed_) return;
   Outgoing frame{wire::Encode(message), std::move(fds)};
+  frame.cost_bytes = frame.bytes.size();
   if (frame.bytes.size() > wire::kFrameBytesMax) {
     Result<UniqueFd> blob = wire::MakeBlob(frame.bytes);
     if (!blob.ok()) return Fail(blob.error().message);
     frame.fds.insert(frame.fds.begin(), std::move(blob).value());
     frame.bytes = wire::Encode({message.request_id, wire::Blob{frame.bytes.size()}});
   }
-  if (queue_.size() >= kQueueMax) return Fail(Format("it left %zu replies unread", queue_.size()));
+  if (queue_.size() >= kQueueMax || queued_bytes_ + frame.cost_bytes > kQueueBytesMax) {
+    return Fail(Format("it left %zu replies of %zu bytes unread", queue_.size(), queued_bytes_));
+  }
+  queued_bytes_ += frame.cost_bytes;
   queue_.push_back(std::move(frame));
   Flush();
 }
@@ -65,8 +70,15 @@ void Connection::CloseAfterSending(std::string why) {
 void Connection::Flush() {
   while (!queue_.empty() && !failed_) {
     const Result<bool> sent = TrySend(queue_.front());
+    if (!sent.ok() && sent.error().os_code == ETOOMANYREFS) {
+      // The socket has room, so waiting for it to be writable would only spin.
+      constexpr std::uint64_t kRetryMs = 20;
+      retry_.Start(kRetryMs, /*repeat_ms=*/0);
+      return poller_->Watch(/*readable=*/true, /*writable=*/false);
+    }
     if (!sent.ok()) return Fail(sent.error().os_code == EPIPE ? "" : sent.error().message);
     if (!sent.value()) break;
+    queued_bytes_ -= queue_.front().cost_bytes;
     queue_.pop_front();
   }
   if (failed_) return;
@@ -85,6 +97,8 @@ void Connection::Fail(std::string why) {
   failed_ = true;
   why_ = std::move(why);
   queue_.clear();
+  queued_bytes_ = 0;
+  retry_.Stop();
   poller_->Watch(/*readable=*/false, /*writable=*/false);
   closing_.Start(/*after_ms=*/0, /*repeat_ms=*/0);
 }

@@ -25,6 +25,8 @@ class Connection {
  public:
   // Most frames that wait for a peer who does not read; past it the connection is closed.
   static constexpr std::size_t kQueueMax = 64;
+  // And most bytes of them, what travels in a Blob's memory included.
+  static constexpr std::size_t kQueueBytesMax = 16u << 20;
   // Most frames taken from one peer before the others have their turn.
   static constexpr int kFramesPerTurn = 16;
 
@@ -45,17 +47,21 @@ class Connection {
   // No frame is delivered from here on; on_closed follows once what is queued has been sent.
   void CloseAfterSending(std::string why);
 
+  // Delivers the frames that are there already, at most `frame_count_max` of them.
+  void Drain(int frame_count_max) { Read(frame_count_max); }
+
   std::size_t queued() const { return queue_.size(); }
 
  private:
   struct Outgoing {
     std::vector<std::uint8_t> bytes;
     std::vector<UniqueFd> fds;
+    std::size_t cost_bytes = 0;
   };
 
   Connection(Loop& loop, UniqueFd socket, Callbacks callbacks);
   void OnReady(bool readable, bool writable);
-  void Read();
+  void Read(int frame_count_max);
   void Flush();
   Result<bool> TrySend(const Outgoing& frame);
   void Fail(std::string why);
@@ -64,7 +70,9 @@ class Connection {
   Callbacks callbacks_;
   Timer closing_;  // fires at once, so that on_closed comes from the loop
   std::unique_ptr<Poller> poller_;
+  Timer retry_;  // while too many descriptors are on their way to anyone
   std::deque<Outgoing> queue_;
+  std::size_t queued_bytes_ = 0;
   std::string why_;
   bool failed_ = false;
   bool ending_ = false;

@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::uint64_t kTickMs = 50;
 constexpr std::uint64_t kWatchMs = 2000;
+// Connections past the limit that are told so; beyond them, they are just closed.
+constexpr std::uint32_t kTurnedAwayMax = 64;
 
 wire::StatusReply FactsOf(const CoordinatorOptions& options, const SocketHome& home) {
   wire::StatusReply facts;
@@ -32,6 +34,16 @@ wire::StatusReply FactsOf(const CoordinatorOptions& options, const SocketHome& h
   facts.device = "host";
   facts.best_dtype = BestMatrixDtype() == Dtype::kBf16 ? DtypeChoice::kBf16 : DtypeChoice::kF32;
   return facts;
+}
+
+// Says what the holders of leases run, now: a process may have become another program since it
+// attached (`stickyctl run` does), and reading it at every attach would cost each of them.
+void AddCommands(wire::Body& body) {
+  std::vector<wire::LeaseInfo>* leases = nullptr;
+  if (auto* const reply = std::get_if<wire::LeasesReply>(&body)) leases = &reply->leases;
+  if (auto* const reply = std::get_if<wire::EvictReply>(&body)) leases = &reply->leases;
+  if (leases == nullptr) return;
+  for (wire::LeaseInfo& lease : *leases) lease.command = CommandOf(lease.pid);
 }
 
 }  // namespace
@@ -74,12 +86,8 @@ void Coordinator::ShutDown() {
 // --- clients ------------------------------------------------------------------------------------
 
 void Coordinator::OnConnection(UniqueFd socket, Peer peer) {
-  if (clients_.size() >= options_.connection_count_max) {
-    logger_.Line(Log::Level::kWarning,
-                 Format("turn pid %llu away: %zu connections, the limit",
-                        static_cast<unsigned long long>(peer.pid), clients_.size()));
-    return;
-  }
+  const bool is_full = clients_.size() >= options_.connection_count_max;
+  if (clients_.size() >= options_.connection_count_max + kTurnedAwayMax) return;
   const ConnectionId id{next_connection_++};
   Connection::Callbacks callbacks;
   callbacks.on_frame = [this, id](wire::Frame frame) { OnFrame(id, std::move(frame)); };
@@ -89,18 +97,17 @@ void Coordinator::OnConnection(UniqueFd socket, Peer peer) {
   if (!connection.ok()) {
     return logger_.Line(Log::Level::kWarning, Printable(connection.error().message));
   }
-  peer.command = CommandOf(peer.pid);
   Client& client = clients_[id];
   client.connection = std::move(connection).value();
-  client.refused = peer.uid != ::geteuid();
   client.peer = peer;
   client.deadline_ns = MonotonicNs() + options_.handshake_ms * 1'000'000;
-  if (client.refused) {
-    logger_.Line(Log::Level::kWarning, Format("refuse uid %u, pid %llu", peer.uid,
-                                              static_cast<unsigned long long>(peer.pid)));
-  } else {
-    Do(core_.Connected(id, std::move(peer), MonotonicNs()));
+  if (is_full) {
+    client.refusal =
+        Error{Code::kUnavailable, Format("connect to stickyd: it serves %u connections, the limit "
+                                         "(limits.connections); try again later",
+                                         options_.connection_count_max)};
   }
+  Do(core_.Connected(id, std::move(peer), MonotonicNs()));
   tick_.Start(kTickMs, kTickMs);
 }
 
@@ -115,11 +122,9 @@ void Coordinator::OnFrame(ConnectionId id, wire::Frame frame) {
   Client& client = found->second;
   std::uint32_t request_id = 0;
   Result<wire::Message> message = wire::Decode(frame.bytes, &request_id);
-  if (client.refused) {
-    Answer(client, request_id,
-           Error{Code::kPermissionDenied, Format("talk to stickyd as uid %u: it serves uid %u only",
-                                                 client.peer.uid, ::geteuid())});
-    return client.connection->CloseAfterSending("another uid");
+  if (client.refusal) {
+    Answer(client, request_id, *client.refusal);
+    return client.connection->CloseAfterSending("it was turned away");
   }
   if (!message.ok()) {
     Answer(client, request_id, message.error());
@@ -178,10 +183,10 @@ void Coordinator::OnClosed(ConnectionId id, const std::string& why) {
   const auto found = clients_.find(id);
   if (found == clients_.end()) return;
   if (!why.empty()) {
-    logger_.Line(Log::Level::kWarning,
-                 Format("close the connection of pid %llu ('%s'): %s",
-                        static_cast<unsigned long long>(found->second.peer.pid),
-                        Escape(found->second.peer.command).c_str(), Escape(why).c_str()));
+    logger_.Line(
+        Log::Level::kWarning,
+        Format("close the connection of pid %llu: %s",
+               static_cast<unsigned long long>(found->second.peer.pid), Printable(why).c_str()));
   }
   loop_.Bury(std::shared_ptr<Connection>(std::move(found->second.connection)));
   clients_.erase(found);
@@ -205,7 +210,7 @@ void Coordinator::OnTick() {
     }
   }
   Do(core_.Tick(now_ns));
-  if (core_.shutting_down() && !sending) return loop_.Stop();
+  if (core_.shutting_down() && !sending && loaders_.empty()) return loop_.Stop();
   if (!half_open && !core_.NeedsTicks() && !core_.shutting_down()) tick_.Stop();
 }
 
@@ -272,6 +277,7 @@ void Coordinator::Perform(Send& action) {
     }
     return;
   }
+  AddCommands(action.message.body);
   client.connection->Send(action.message, std::move(fds).value());
 }
 
@@ -297,19 +303,30 @@ void Coordinator::Perform(StartLoader& action) {
   callbacks.on_failed = [this, id](const Error& error) {
     Do(core_.LoaderFailed(id, error, MonotonicNs()));
   };
+  callbacks.on_gone = [this, id] {
+    const auto gone = loaders_.find(id);
+    loop_.Bury(std::shared_ptr<LoaderProcess>(std::move(gone->second)));
+    loaders_.erase(gone);
+    Do(core_.LoaderGone(id));
+  };
   Result<std::unique_ptr<LoaderProcess>> loader = LoaderProcess::Start(
       loop_, options_.loader_program, action.request, std::move(bundle), std::move(callbacks));
-  if (!loader.ok()) return Queue(core_.LoaderFailed(id, loader.error(), MonotonicNs()));
-  held_[id].loader = std::move(loader).value();
+  if (!loader.ok()) {
+    Queue(core_.LoaderFailed(id, loader.error(), MonotonicNs()));
+    return Queue(core_.LoaderGone(id));
+  }
+  loaders_[id] = std::move(loader).value();
 }
 
 Result<std::uint64_t> Coordinator::MakeArena(const AllocateArena& action) {
+  const auto loader = loaders_.find(action.state);
+  if (loader == loaders_.end()) return Error{Code::kInternal, "the loader is gone"};
   Held& held = held_[action.state];
   STICKY_ASSIGN(
       device::HostArena arena,
       device::HostArena::Create(held.draft->state, action.arena_bytes, action.huge_pages));
   held.arena = std::move(arena);
-  STICKY_TRY(held.loader->Fill(held.arena->fd(), action.arena_bytes));
+  STICKY_TRY(loader->second->Fill(held.arena->fd(), action.arena_bytes));
   return action.arena_bytes;
 }
 
@@ -338,16 +355,16 @@ Status Coordinator::Seal(const Publish& action) {
 void Coordinator::Perform(Publish& action) {
   const Status sealed = Seal(action);
   if (!sealed.ok()) return Queue(core_.LoaderFailed(action.state, sealed.error(), MonotonicNs()));
-  loop_.Bury(std::shared_ptr<LoaderProcess>(std::move(held_[action.state].loader)));
+  Kill(action.state);  // it has nothing left to do
   Queue(core_.Published(action.state, MonotonicNs()));
   Notify(
       Format("STATUS=%u states, %s", core_.state_count(), ByteCount(core_.used_bytes()).c_str()));
 }
 
-void Coordinator::Perform(KillLoader& action) {
-  const auto found = held_.find(action.state);
-  if (found == held_.end() || found->second.loader == nullptr) return;
-  loop_.Bury(std::shared_ptr<LoaderProcess>(std::move(found->second.loader)));
+void Coordinator::Perform(KillLoader& action) { Kill(action.state); }
+
+void Coordinator::Kill(StateId state) {
+  if (const auto found = loaders_.find(state); found != loaders_.end()) found->second->Kill();
 }
 
 void Coordinator::Perform(FreeArena& action) { held_.erase(action.state); }

@@ -59,13 +59,12 @@ class Coordinator {
   struct Client {
     std::unique_ptr<Connection> connection;
     Peer peer;
-    bool refused = false;
+    std::optional<Error> refusal;  // answered to its first frame, then it is closed
     bool heard = false;            // has sent a whole frame
     std::int64_t deadline_ns = 0;  // for its first frame, and for the files of a load
     std::optional<PendingLoad> pending;
   };
   struct Held {  // what there is of a state outside the core
-    std::unique_ptr<LoaderProcess> loader;
     std::optional<wire::Manifest> draft;
     std::optional<device::HostArena> arena;
     UniqueFd manifest;
@@ -94,6 +93,7 @@ class Coordinator {
   Result<std::uint64_t> MakeArena(const AllocateArena& action);
   Status Seal(const Publish& action);
   void Queue(NodeState::Actions actions);
+  void Kill(StateId state);  // its loader, if it has one
 
   Loop& loop_;
   SocketHome& home_;
@@ -102,6 +102,7 @@ class Coordinator {
   NodeState core_;
   std::map<ConnectionId, Client> clients_;
   std::map<StateId, Held> held_;
+  std::map<StateId, std::unique_ptr<LoaderProcess>> loaders_;  // until they have been reaped
   std::map<BundleId, FileBundle> bundles_;
   std::unique_ptr<Listener> listener_;
   Timer tick_;

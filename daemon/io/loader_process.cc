@@ -12,6 +12,24 @@
 #include "flatbuffers/wire_blob.h"
 
 namespace sticky::daemon {
+namespace {
+
+// What an exit without an answer means. status: as Child's on_exit.
+Error DeathOf(int status) {
+  constexpr int kSignalBase = 128;
+  if (status == kSignalBase + SIGKILL) {
+    return Error{Code::kOutOfMemory,
+                 "the loader was killed (signal 9): by someone, or by the kernel because the "
+                 "memory limit of its cgroup was reached"};
+  }
+  if (status > kSignalBase) {
+    return Error{Code::kInternal, Format("the loader died of signal %d", status - kSignalBase)};
+  }
+  return Error{Code::kInternal,
+               Format("the loader exited with status %d without an answer", status)};
+}
+
+}  // namespace
 
 LoaderProcess::LoaderProcess(std::string state, Callbacks callbacks)
     : state_(std::move(state)), callbacks_(std::move(callbacks)) {}
@@ -38,8 +56,12 @@ Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Start(Loop& loop, const st
   STICKY_ASSIGN(made->child_, Child::Spawn(loop, program, std::move(theirs),
                                            [raw](int status) { raw->OnExit(status); }));
   made->channel_->Send({0, request}, {});
+  // So few that their names fit into one frame however long they are.
+  constexpr std::size_t kFilesPerPart = 128;
+  static_assert(kFilesPerPart * (wire::kFileNameBytesMax + 64) < wire::kFrameBytesMax);
+  static_assert(wire::kFileCountMax / kFilesPerPart < Connection::kQueueMax);
   for (std::size_t at = 0; at < bundle.files.size();) {
-    const std::size_t end = std::min<std::size_t>(at + wire::kFdsPerFrameMax, bundle.files.size());
+    const std::size_t end = std::min(at + kFilesPerPart, bundle.files.size());
     wire::FilesPart part;
     std::vector<UniqueFd> fds;
     for (; at < end; ++at) {
@@ -98,20 +120,17 @@ void LoaderProcess::OnPlanned(const wire::PlanReply& reply, const std::vector<Un
   callbacks_.on_planned(std::move(draft).value());
 }
 
+void LoaderProcess::Kill() {
+  step_ = Step::kEnded;
+  child_->Kill();
+}
+
 void LoaderProcess::OnExit(int status) {
-  if (step_ == Step::kEnded) return;
-  constexpr int kSignalBase = 128;
-  if (status == kSignalBase + SIGKILL) {
-    return Fail(Error{Code::kOutOfMemory,
-                      "the loader was killed (signal 9): by someone, or by the kernel because the "
-                      "memory limit of its cgroup was reached"});
-  }
-  if (status > kSignalBase) {
-    return Fail(
-        Error{Code::kInternal, Format("the loader died of signal %d", status - kSignalBase)});
-  }
-  Fail(
-      Error{Code::kInternal, Format("the loader exited with status %d without an answer", status)});
+  // Its last words may still wait in the socket.
+  constexpr int kLastFramesMax = 4096;
+  channel_->Drain(kLastFramesMax);
+  Fail(DeathOf(status));
+  callbacks_.on_gone();
 }
 
 void LoaderProcess::Fail(Error error) {

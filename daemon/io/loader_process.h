@@ -1,6 +1,6 @@
 // LoaderProcess: one running sticky-loader and the channel to it. It reports; the core decides.
 //
-// Thread: loop thread only. Destroy it through Loop::Bury: that kills the loader.
+// Thread: loop thread only. Destroy it through Loop::Bury, after on_gone.
 
 #ifndef STICKY_DAEMON_IO_LOADER_PROCESS_H_
 #define STICKY_DAEMON_IO_LOADER_PROCESS_H_
@@ -34,6 +34,8 @@ class LoaderProcess {
     std::function<void(const Digest& content_digest)> on_filled;
     // Anything else: it said so, died, or broke the protocol. Called at most once.
     std::function<void(const Error& error)> on_failed;
+    // The process has been reaped; called last, exactly once, also after Kill.
+    std::function<void()> on_gone;
   };
 
   static Result<std::unique_ptr<LoaderProcess>> Start(Loop& loop, const std::string& program,
@@ -42,6 +44,9 @@ class LoaderProcess {
 
   // The arena to fill; a duplicate of the descriptor is sent.
   Status Fill(int arena_fd, std::uint64_t arena_bytes);
+
+  // Ends it; of the callbacks only on_gone follows.
+  void Kill();
 
   int pid() const { return child_->pid(); }
 

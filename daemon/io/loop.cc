@@ -1,12 +1,15 @@
 #include "daemon/io/loop.h"
 
+#include <algorithm>
 #include <csignal>
 #include <utility>
 #include <vector>
 
+#include <poll.h>
 #include <uv.h>
 
 #include "base/check.h"
+#include "base/deadline.h"
 #include "base/text.h"
 #include "daemon/io/handle.h"
 
@@ -34,8 +37,15 @@ Loop::Loop() : impl_(std::make_unique<Impl>()) {
 Loop::~Loop() {
   while (!impl_->buried.empty()) const auto buried = std::exchange(impl_->buried, {});
   impl_->undertaker.reset();
-  uv_run(&impl_->loop, UV_RUN_DEFAULT);  // lets the close callbacks run
-  STICKY_CHECK(uv_loop_close(&impl_->loop) == 0);
+  // Lets the close callbacks run, and killed children be reaped: one that the kernel does not let
+  // go of (a file system that hangs) must not keep the daemon from ending.
+  constexpr int kPatienceMs = 1000;
+  const Deadline deadline = Deadline::AfterMs(kPatienceMs);
+  while (uv_run(&impl_->loop, UV_RUN_NOWAIT) != 0 && !deadline.passed()) {
+    pollfd wake{uv_backend_fd(&impl_->loop), POLLIN, 0};
+    ::poll(&wake, 1, std::min(deadline.left_ms(), 20));
+  }
+  if (uv_loop_close(&impl_->loop) != 0) static_cast<void>(impl_.release());
 }
 
 void Loop::Run() { uv_run(&impl_->loop, UV_RUN_DEFAULT); }
@@ -178,6 +188,10 @@ Child::~Child() {
   }
   impl_->orphan = true;
   uv_process_kill(impl_->handle.get(), SIGKILL);
+}
+
+void Child::Kill() {
+  if (!impl_->exited) uv_process_kill(impl_->handle.get(), SIGKILL);
 }
 
 int Child::pid() const { return impl_->handle->pid; }

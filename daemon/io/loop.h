@@ -21,7 +21,9 @@ namespace sticky::daemon {
 class Loop {
  public:
   Loop();
-  ~Loop();  // everything made from it must be gone
+  // Everything made from it must be gone. Blocking: a second at most, for children that were killed
+  // and have not ended yet.
+  ~Loop();
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
@@ -85,6 +87,7 @@ class Child {
                                               UniqueFd channel,
                                               std::function<void(int status)> on_exit);
   ~Child();
+  void Kill();  // on_exit follows once it has been reaped
   int pid() const;
 
  private:

@@ -1,9 +1,11 @@
 #include "daemon/io/socket_home.h"
 
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
 #include <fcntl.h>
+#include <limits.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -19,6 +21,7 @@ namespace {
 
 constexpr int kBacklog = 4096;  // the kernel cuts it to net.core.somaxconn
 constexpr int kListenFdsStart = 3;
+constexpr uid_t kOverflowUid = 65534;  // /proc/sys/kernel/overflowuid's default
 
 Error Refuse(const std::string& what) { return Error{Code::kPermissionDenied, what}; }
 
@@ -26,6 +29,46 @@ std::string FolderOf(const std::string& path) {
   const std::size_t slash = path.rfind('/');
   if (slash == std::string::npos) return ".";
   return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+// Whoever may rename a folder on the way can put another one there.
+Status CheckAncestors(const std::string& folder) {
+  char resolved[PATH_MAX];
+  const std::string doing = "listen in '" + Escape(folder) + "'";
+  if (::realpath(folder.c_str(), resolved) == nullptr) return ErrnoError(doing, errno);
+  for (std::string at = FolderOf(resolved);; at = FolderOf(at)) {
+    struct stat status {};
+    if (::lstat(at.c_str(), &status) != 0) return ErrnoError(doing, errno);
+    // In a user namespace, root outside of it has the overflow uid.
+    const bool ours =
+        status.st_uid == ::geteuid() || status.st_uid == 0 || status.st_uid == kOverflowUid;
+    const bool open_to_others = (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+    if (!ours || (open_to_others && (status.st_mode & S_ISVTX) == 0)) {
+      return Refuse(
+          Format("%s: someone else could replace it, since '%s' belongs to uid %u with "
+                 "mode %04o",
+                 doing.c_str(), Escape(at).c_str(), status.st_uid, status.st_mode & 07777U));
+    }
+    if (at == "/") return Ok{};
+  }
+}
+
+// Whether a daemon answers at `path`, one whose lock file someone removed; its pid, else 0.
+pid_t LivePeer(const std::string& path) {
+  // Connecting to a socket that someone listens on succeeds at once or, with a full backlog, fails
+  // with EAGAIN; with nobody behind it, it is refused.
+  constexpr std::int64_t kWaitMs = 200;
+  const Result<UniqueFd> peer = wire::Connect(path, Deadline::AfterMs(kWaitMs));
+  if (!peer.ok()) return peer.error().os_code == ETIMEDOUT ? -1 : 0;
+  ucred who{};
+  socklen_t length = sizeof who;
+  if (::getsockopt(peer.value().get(), SOL_SOCKET, SO_PEERCRED, &who, &length) != 0) return -1;
+  return who.pid;
+}
+
+Error AlreadyRunning(const std::string& path, const std::string& pid) {
+  return Error{Code::kUnavailable, Format("listen at '%s': stickyd is already running, pid %s",
+                                          Escape(path).c_str(), Escape(pid).c_str())};
 }
 
 Status CheckFolder(const std::string& folder) {
@@ -45,7 +88,7 @@ Status CheckFolder(const std::string& folder) {
                "mode 0700",
                doing.c_str(), status.st_mode & 07777U));
   }
-  return Ok{};
+  return CheckAncestors(folder);
 }
 
 }  // namespace
@@ -91,9 +134,7 @@ Status SocketHome::TakeLock() {
     if (errno != EWOULDBLOCK) return ErrnoError(doing, errno);
     char pid[32] = {};
     const ssize_t length = ::pread(lock_.get(), pid, sizeof pid - 1, 0);
-    return Error{Code::kUnavailable,
-                 Format("listen at '%s': stickyd is already running, pid %s", Escape(path_).c_str(),
-                        length > 0 ? Escape(pid).c_str() : "unknown")};
+    return AlreadyRunning(path_, length > 0 ? pid : "unknown");
   }
   const std::string pid = Format("%d", ::getpid());
   if (::ftruncate(lock_.get(), 0) != 0 ||
@@ -110,7 +151,10 @@ Status SocketHome::Bind() {
     if (!S_ISSOCK(status.st_mode)) {
       return Refuse(doing + ": something that is not a socket is there; move it away");
     }
-    // Under the lock, a socket file here is what a dead daemon left.
+    if (const pid_t live = LivePeer(path_); live != 0) {
+      return AlreadyRunning(path_, live > 0 ? Format("%d", live) : "unknown");
+    }
+    // Under the lock and with nobody behind it, the socket file is what a dead daemon left.
     if (::unlink(path_.c_str()) != 0) return ErrnoError(doing + ": remove a stale socket", errno);
   }
   listener_.Reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));

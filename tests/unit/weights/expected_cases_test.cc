@@ -28,6 +28,8 @@ struct Case {
   std::string verdict;
 };
 
+void PrintTo(const Case& one, std::ostream* out) { *out << one.file; }
+
 std::vector<Case> ReadCases() {
   std::vector<Case> cases;
   std::istringstream lines(sticky::testing::ReadFile(CasesDir() / "expected.tsv"));

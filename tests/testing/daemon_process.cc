@@ -1,0 +1,85 @@
+#include "tests/testing/daemon_process.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include "base/text.h"
+
+namespace sticky::testing {
+
+std::string ProgramPrefix() {
+  const char* const prefix = std::getenv("STICKY_TEST_PREFIX");
+  return prefix != nullptr && *prefix != '\0' ? prefix : STICKY_BUILD_DIR;
+}
+
+DaemonProcess::DaemonProcess(const DaemonOptions& options) : options_(options) { Start(); }
+
+void DaemonProcess::Start() {
+  ::mkdir((folder_ / "run").c_str(), 0700);
+  Process::Options start;
+  start.command = {options_.program.empty() ? ProgramPrefix() + "/bin/stickyd" : options_.program,
+                   "--socket", socket_path()};
+  if (!options_.config.empty()) {
+    WriteText(folder_ / "config.yaml", options_.config);
+    start.command.insert(start.command.end(), {"--config", folder_ / "config.yaml"});
+  }
+  start.command.insert(start.command.end(), options_.arguments.begin(), options_.arguments.end());
+  start.environment = options_.environment;
+  start.output_path = folder_ / "log";
+  start.before_exec = options_.before_exec;
+  process_ = Process::Start(start);
+  const bool answers = WaitUntil([&] {
+    Result<WireClient> client = WireClient::Connect(socket_path(), /*wait_ms=*/1000);
+    return client.ok() && client.value().Status().ok();
+  });
+  if (!answers) ADD_FAILURE() << "stickyd does not answer; its log:\n" << log();
+}
+
+DaemonProcess::~DaemonProcess() {
+  process_.Signal(SIGCONT);
+  process_.Signal(SIGTERM);
+  static_cast<void>(process_.Wait());
+  process_.KillAndReap();
+  if (::testing::Test::HasFailure()) std::cerr << "--- log of stickyd ---\n" << log();
+}
+
+WireClient DaemonProcess::Client() const { return WireClient::Connect(socket_path()).value(); }
+
+void DaemonProcess::Restart() {
+  process_.KillAndReap();
+  Start();
+}
+
+bool DaemonProcess::LeaseCountBecomes(std::uint32_t count, std::int64_t deadline_ms) const {
+  WireClient client = Client();
+  return WaitUntil(
+      [&] {
+        const Result<wire::StatusReply> status = client.Status();
+        return status.ok() && status.value().lease_count == count;
+      },
+      deadline_ms);
+}
+
+std::optional<pid_t> DaemonProcess::LoaderPid() const {
+  const std::vector<pid_t> children = ChildrenOf(pid());
+  if (children.empty()) return std::nullopt;
+  return children.front();
+}
+
+std::string MakeProgramTree(const TempFolder& folder, const std::string& loader_script) {
+  namespace fs = std::filesystem;
+  const std::string loader = folder / "tree/libexec/stickyinvoc/sticky-loader";
+  fs::create_directories(folder / "tree/bin");
+  fs::create_directories(folder / "tree/libexec/stickyinvoc");
+  // A copy: the program finds its loader through /proc/self/exe, which follows links.
+  fs::copy_file(ProgramPrefix() + "/bin/stickyd", folder / "tree/bin/stickyd");
+  WriteText(loader, loader_script);
+  ::chmod(loader.c_str(), 0755);
+  return folder / "tree/bin/stickyd";
+}
+
+}  // namespace sticky::testing

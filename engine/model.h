@@ -8,6 +8,7 @@
 #define STICKY_ENGINE_MODEL_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -68,13 +69,20 @@ class Model {
   Result<SequenceId> ForkSequence(SequenceId from, int length, int capacity);
   void DropSequence(SequenceId sequence);
   int Length(SequenceId sequence) const;
-  std::uint64_t kv_cache_bytes() const;
+  std::uint64_t kv_cache_bytes() const;  // of all sequences
 
-  // Runs all chunks as one batch. Returns logits, float32 [wanted tokens, vocab_size], in order of
-  // chunks; valid until the next call. Each row is the same whatever else is in the batch.
-  // Errors: kInvalidArgument for an unknown sequence or token id, or past a sequence's capacity,
-  //   with both numbers; kCorrupt when a logit is not finite, naming the row; nothing is appended.
-  Result<std::span<const float>> Forward(std::span<const Chunk> chunks);
+  // Receives the logits of one token: float32 [vocab_size], valid during the call only. An error
+  // ends the Forward that called.
+  using OnLogits =
+      std::function<Status(std::size_t chunk, std::size_t token, std::span<const float> logits)>;
+
+  // Runs all chunks as one batch and hands out the logits that are wanted: every token once, those
+  // of one chunk in order. A row is the same whatever else is in the batch. Memory beside the KV
+  // cache is bounded, however many chunks and tokens there are.
+  // Errors: kInvalidArgument for an unknown sequence or token id, a sequence that stands twice, or
+  //   past a sequence's capacity, with both numbers; kCorrupt when a logit is not finite, naming
+  //   the token; what `on_logits` returned. No sequence has grown then.
+  Status Forward(std::span<const Chunk> chunks, const OnLogits& on_logits);
 
   const weights::ModelConfig& config() const;
 

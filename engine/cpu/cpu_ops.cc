@@ -1,0 +1,195 @@
+// The CPU's Ops, and the one function by which the module is entered.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+#include <omp.h>
+
+#include "base/text.h"
+#include "engine/cpu/kernels.h"
+#include "engine/cpu/one_dnn.h"
+#include "engine/module_entry.h"
+#include "engine/ops.h"
+
+namespace sticky::engine::cpu {
+namespace {
+
+constexpr std::size_t kAlignment = 64;              // bytes; a cache line
+constexpr std::size_t kScratchFloats = 512u << 10;  // 2 MiB: a tile of converted weights
+
+class CpuOps : public Ops {
+ public:
+  explicit CpuOps(int thread_count) : kernels_(Kernels()) {
+    if (thread_count > 0) omp_set_num_threads(thread_count);
+  }
+
+  Result<float*> Allocate(std::size_t count) override {
+    const std::size_t size_bytes =
+        std::max<std::size_t>((count * sizeof(float) + kAlignment - 1) / kAlignment, 1) *
+        kAlignment;
+    void* const memory = std::aligned_alloc(kAlignment, size_bytes);
+    if (memory == nullptr) {
+      return Error{Code::kOutOfMemory, Format("allocate %zu bytes for activations", size_bytes)};
+    }
+    std::memset(memory, 0, size_bytes);
+    return static_cast<float*>(memory);
+  }
+
+  void Free(float* memory) override { std::free(memory); }
+
+  Status Copy(float* to, const float* from, std::size_t count) override {
+    std::memcpy(to, from, count * sizeof(float));
+    return Ok{};
+  }
+
+  Status CopyToHost(std::span<float> to, const float* from) override {
+    return Copy(to.data(), from, to.size());
+  }
+
+  Status Embed(const WeightMatrix& table, std::span<const std::int32_t> tokens, float* y) override {
+    const auto columns = static_cast<std::size_t>(table.columns);
+    const std::size_t row_bytes = columns * SizeBytes(table.dtype);
+    for (std::size_t r = 0; r < tokens.size(); ++r) {
+      const auto* const row = static_cast<const std::uint8_t*>(table.data) +
+                              static_cast<std::size_t>(tokens[r]) * row_bytes;
+      kernels_.to_float(row, table.dtype, columns, y + r * columns);
+    }
+    return Ok{};
+  }
+
+  Status RmsNorm(const float* x, const float* weight, float* y, int row_count, int dim,
+                 float epsilon) override {
+    kernels_.rms_norm(x, weight, y, row_count, dim, epsilon);
+    return Ok{};
+  }
+
+  Status MatMul(const float* x, int row_count, const WeightMatrix& w, const float* bias, float* y,
+                RowPath path) override {
+    if (row_count == 0) return Ok{};
+    if (path == RowPath::kSingle) {
+      kernels_.mat_mul(x, row_count, w, bias, y);
+      return Ok{};
+    }
+    STICKY_TRY(Blocked(x, row_count, w, y));
+    if (bias == nullptr) return Ok{};
+    for (int r = 0; r < row_count; ++r) {
+      float* const row = y + static_cast<std::size_t>(r) * static_cast<std::size_t>(w.rows);
+      for (int c = 0; c < w.rows; ++c) row[c] += bias[c];
+    }
+    return Ok{};
+  }
+
+  Status Rope(float* x, std::span<const std::int32_t> positions,
+              std::span<const float> inverse_frequencies, int head_count, int head_dim) override {
+    const std::size_t half = inverse_frequencies.size();
+    std::vector<float> cosines(half);
+    std::vector<float> sines(half);
+    for (std::size_t row = 0; row < positions.size(); ++row) {
+      for (std::size_t i = 0; i < half; ++i) {
+        const float angle = static_cast<float>(positions[row]) * inverse_frequencies[i];
+        cosines[i] = std::cos(angle);
+        sines[i] = std::sin(angle);
+      }
+      for (int head = 0; head < head_count; ++head) {
+        float* const at =
+            x + (row * static_cast<std::size_t>(head_count) + static_cast<std::size_t>(head)) *
+                    static_cast<std::size_t>(head_dim);
+        for (std::size_t i = 0; i < half; ++i) {
+          const float a = at[i];
+          const float b = at[i + half];
+          at[i] = a * cosines[i] - b * sines[i];
+          at[i + half] = b * cosines[i] + a * sines[i];
+        }
+      }
+    }
+    return Ok{};
+  }
+
+  Status Attention(const float* queries, std::span<const AttentionChunk> chunks,
+                   const AttentionShape& shape, float* y) override {
+    std::size_t longest = 0;
+    for (const AttentionChunk& chunk : chunks) {
+      longest = std::max(longest, static_cast<std::size_t>(chunk.position_begin + chunk.row_count));
+    }
+    constexpr std::size_t kLineFloats = kAlignment / sizeof(float);
+    const std::size_t stride = (longest + kLineFloats - 1) / kLineFloats * kLineFloats;
+    scores_.resize(
+        std::max(scores_.size(), stride * static_cast<std::size_t>(omp_get_max_threads())));
+    for (const AttentionChunk& chunk : chunks) {
+      kernels_.attention(queries, chunk, shape, scores_.data(), stride, y);
+    }
+    return Ok{};
+  }
+
+  Status SiluMultiply(const float* x, float* y, std::size_t count) override {
+    kernels_.silu_multiply(x, y, count);
+    return Ok{};
+  }
+
+  Status Add(const float* x, float* y, std::size_t count) override {
+    for (std::size_t i = 0; i < count; ++i) y[i] += x[i];
+    return Ok{};
+  }
+
+ private:
+  Status Blocked(const float* x, int row_count, const WeightMatrix& w, float* y) {
+    if (w.dtype == Dtype::kF32) {
+      return SgemmTransposed(x, row_count, static_cast<const float*>(w.data), w.rows, w.columns, y,
+                             w.rows);
+    }
+    if (w.dtype == Dtype::kBf16 && bf16_.available()) {
+      const std::size_t count =
+          static_cast<std::size_t>(row_count) * static_cast<std::size_t>(w.columns);
+      rounded_.resize(std::max(rounded_.size(), count));
+      kernels_.to_bf16(x, count, rounded_.data());
+      return bf16_.Run(rounded_.data(), row_count, w, y);
+    }
+    return Converted(x, row_count, w, y);
+  }
+
+  // What the CPU does not multiply is converted, a bounded tile of outputs at a time.
+  Status Converted(const float* x, int row_count, const WeightMatrix& w, float* y) {
+    const auto columns = static_cast<std::size_t>(w.columns);
+    const int tile_rows = std::max(1, static_cast<int>(kScratchFloats / columns));
+    scratch_.resize(std::max(scratch_.size(), static_cast<std::size_t>(tile_rows) * columns));
+    const std::size_t row_bytes = columns * SizeBytes(w.dtype);
+    for (int begin = 0; begin < w.rows; begin += tile_rows) {
+      const int count = std::min(tile_rows, w.rows - begin);
+      const auto* const tile =
+          static_cast<const std::uint8_t*>(w.data) + static_cast<std::size_t>(begin) * row_bytes;
+#pragma omp parallel for schedule(static)
+      for (int r = 0; r < count; ++r) {
+        kernels_.to_float(tile + static_cast<std::size_t>(r) * row_bytes, w.dtype, columns,
+                          scratch_.data() + static_cast<std::size_t>(r) * columns);
+      }
+      STICKY_TRY(
+          SgemmTransposed(x, row_count, scratch_.data(), count, w.columns, y + begin, w.rows));
+    }
+    return Ok{};
+  }
+
+  const KernelTable& kernels_;
+  Bf16MatMul bf16_;
+  std::vector<std::uint16_t> rounded_;
+  std::vector<float> scratch_;
+  std::vector<float> scores_;
+};
+
+}  // namespace
+
+const KernelTable& Kernels() {
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("f16c");
+  return avx2 ? kAvx2Kernels : kGenericKernels;
+}
+
+}  // namespace sticky::engine::cpu
+
+extern "C" __attribute__((visibility("default"))) sticky::engine::Ops* sticky_engine_open(
+    int version, int thread_count) {
+  if (version != sticky::engine::kModuleVersion) return nullptr;
+  return new sticky::engine::cpu::CpuOps(thread_count);
+}

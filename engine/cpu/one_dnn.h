@@ -1,0 +1,37 @@
+// Matrix products of many rows through oneDNN. Weights are read where they lie, never reordered.
+//
+// Thread: one thread at a time.
+
+#ifndef STICKY_ENGINE_CPU_ONE_DNN_H_
+#define STICKY_ENGINE_CPU_ONE_DNN_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "base/result.h"
+#include "engine/ops.h"
+
+namespace sticky::engine::cpu {
+
+// y = x * transpose(w), all float32. Shapes as Ops::MatMul. Errors: kInternal with oneDNN's status.
+Status SgemmTransposed(const float* x, int row_count, const float* w, int out_count, int depth,
+                       float* y, int y_stride);
+
+// The same for bfloat16 inputs and weights, float32 results, on CPUs that multiply bfloat16.
+class Bf16MatMul {
+ public:
+  Bf16MatMul();
+  ~Bf16MatMul();
+  // Whether this CPU and this oneDNN can; false on CPUs below AVX-512.
+  bool available() const;
+  // x: bfloat16 [row_count, w.columns]. Errors: kInternal with oneDNN's message.
+  Status Run(const std::uint16_t* x, int row_count, const WeightMatrix& w, float* y);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace sticky::engine::cpu
+
+#endif  // STICKY_ENGINE_CPU_ONE_DNN_H_

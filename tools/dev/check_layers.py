@@ -28,7 +28,7 @@ ROOMS = {
     "shim/examples": [],
     "tools/client": ["base", "flatbuffers", "config", "weights"],
     "tools/stickyctl": ["base", "flatbuffers", "config", "weights", "tools/client"],
-    "tools/sticky-llm": ["base", "weights", "daemon/load", "device", "engine", "shim/include"],
+    "tools/sticky-llm": ["base", "weights", "daemon/load", "engine", "shim/include", "tools/client"],
     "bench": ["base", "device", "flatbuffers", "daemon", "engine", "weights", "tools"],
     "tests": ["base", "device", "flatbuffers", "config", "weights", "daemon", "shim", "engine", "tools"],
 }

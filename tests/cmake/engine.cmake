@@ -1,0 +1,5 @@
+find_package(nlohmann_json REQUIRED CONFIG)
+sticky_test(golden_models_test LABEL conformance
+  SOURCES conformance/golden_models_test.cc
+  DEPS sticky::llm_source nlohmann_json::nlohmann_json)
+add_dependencies(golden_models_test engine_cpu)

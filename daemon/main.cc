@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <string>
 
@@ -9,6 +10,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sysexits.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "config/node_config.h"
@@ -25,7 +27,9 @@ constexpr const char* kUsage =
     "  --socket PATH       where to listen; else $STICKYINVOC_SOCKET, else\n"
     "                      $XDG_RUNTIME_DIR/stickyinvoc/stickyd.sock, else\n"
     "                      /run/stickyinvoc/stickyd.sock\n"
-    "  --config FILE       the node config (YAML); every key has a default\n"
+    "  --config FILE       the node config (YAML); every key has a default. Else\n"
+    "                      $XDG_CONFIG_HOME/stickyinvoc/stickyinvoc.yaml (~/.config), else\n"
+    "                      /etc/stickyinvoc/stickyinvoc.yaml, when they are there\n"
     "  --memory BYTES      budget for states, as 8GiB; overrides memory.host of the config\n"
     "  --log-level LEVEL   error, warning, info (the default) or debug\n"
     "  --version, --help\n"
@@ -145,11 +149,35 @@ Result<std::uint64_t> RandomNonce() {
   return nonce;
 }
 
-Status Serve(const Options& options) {
-  config::NodeConfig config;
-  if (options.config) {
-    STICKY_ASSIGN(config, config::LoadNodeConfig(*options.config));
+// The file that --config names, else the user's own, else the node's, else every default.
+std::string ConfigPath(const Options& options) {
+  if (options.config) return *options.config;
+  const char* const home = std::getenv("HOME");
+  const char* const xdg = std::getenv("XDG_CONFIG_HOME");
+  std::string own;
+  if (xdg != nullptr && *xdg != '\0') {
+    own = xdg;
+  } else if (home != nullptr && *home != '\0') {
+    own = std::string(home) + "/.config";
   }
+  for (const std::string& folder : {own, std::string("/etc")}) {
+    const std::string path = folder + "/stickyinvoc/stickyinvoc.yaml";
+    if (!folder.empty() && ::access(path.c_str(), F_OK) == 0) return path;
+  }
+  return {};
+}
+
+Result<config::NodeConfig> ReadConfig(const Options& options) {
+  const std::string path = ConfigPath(options);
+  if (path.empty()) return config::NodeConfig{};
+  Result<config::NodeConfig> config = config::LoadNodeConfig(path);
+  if (config.ok() || config.error().code != Code::kInvalidArgument) return config;
+  // What the file says is wrong, not how we were called: another exit code.
+  return Error{Code::kCorrupt, config.error().message};
+}
+
+Status Serve(const Options& options) {
+  STICKY_ASSIGN(const config::NodeConfig config, ReadConfig(options));
   std::string path;
   if (options.socket) {
     path = *options.socket;

@@ -63,9 +63,7 @@ Coordinator::Coordinator(Loop& loop, SocketHome& home, const Logger& logger,
 Coordinator::~Coordinator() = default;
 
 Status Coordinator::Start() {
-  STICKY_ASSIGN(listener_, Listener::Create(loop_, home_.fd(), [this](UniqueFd socket, Peer peer) {
-                  OnConnection(std::move(socket), std::move(peer));
-                }));
+  STICKY_ASSIGN(listener_, MakeListener());
   watch_.Start(kWatchMs, kWatchMs);
   if (const std::uint64_t ms = WatchdogMs(); ms != 0) watchdog_.Start(ms, ms);
   logger_.Line(Log::Level::kInfo,
@@ -73,6 +71,12 @@ Status Coordinator::Start() {
                       ByteCount(options_.limits.budget_bytes).c_str()));
   Notify("READY=1\nSTATUS=no state is held");
   return Ok{};
+}
+
+Result<std::unique_ptr<Listener>> Coordinator::MakeListener() {
+  return Listener::Create(loop_, home_.fd(), [this](UniqueFd socket, const Peer& peer) {
+    OnConnection(std::move(socket), peer);
+  });
 }
 
 void Coordinator::ShutDown() {
@@ -215,15 +219,20 @@ void Coordinator::OnTick() {
 }
 
 void Coordinator::Watch() {
+  Do(core_.Tick(MonotonicNs()));
   if (!home_.Vanished()) return;
-  logger_.Line(Log::Level::kWarning, "the socket file is gone; listening there again");
-  loop_.Bury(std::shared_ptr<Listener>(std::move(listener_)));
-  if (const Status bound = home_.Rebind(); !bound.ok()) {
-    return logger_.Line(Log::Level::kError, Printable(bound.error().message));
+  listener_.reset();  // before its descriptor is closed; this is not one of its callbacks
+  const Status bound = home_.Rebind();
+  if (bound.ok()) {
+    rebind_failure_.clear();
+    logger_.Line(Log::Level::kWarning, Format("the socket file is gone; listening again at '%s'",
+                                              Escape(home_.path()).c_str()));
+  } else if (bound.error().message != rebind_failure_) {
+    // Tried again every time, told when it is news. Leases that are held are not touched by it.
+    rebind_failure_ = bound.error().message;
+    logger_.Line(Log::Level::kError, Printable(rebind_failure_));
   }
-  Result<std::unique_ptr<Listener>> made = Listener::Create(
-      loop_, home_.fd(),
-      [this](UniqueFd socket, Peer peer) { OnConnection(std::move(socket), std::move(peer)); });
+  Result<std::unique_ptr<Listener>> made = MakeListener();
   if (!made.ok()) return logger_.Line(Log::Level::kError, Printable(made.error().message));
   listener_ = std::move(made).value();
 }

@@ -70,6 +70,7 @@ class Coordinator {
     UniqueFd manifest;
   };
 
+  Result<std::unique_ptr<Listener>> MakeListener();
   void OnConnection(UniqueFd socket, Peer peer);
   void OnFrame(ConnectionId id, wire::Frame frame);
   void OnLoadFiles(ConnectionId id, Client& client, const wire::Message& message,
@@ -77,7 +78,7 @@ class Coordinator {
   void OnClosed(ConnectionId id, const std::string& why);
   void Answer(Client& client, std::uint32_t request_id, const Error& error);
   void OnTick();
-  void Watch();  // every few seconds: is the socket still there?
+  void Watch();  // every few seconds: is the socket still there? Also the slow tick.
 
   void Do(NodeState::Actions actions);
   void Perform(Send& action);
@@ -111,6 +112,7 @@ class Coordinator {
   Timer last_call_;
   std::deque<Action> todo_;
   bool doing_ = false;
+  std::string rebind_failure_;  // as it was logged last
   std::uint64_t next_connection_ = 1;
   std::uint64_t next_bundle_ = 1;
 };

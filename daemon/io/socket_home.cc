@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <limits.h>
@@ -157,19 +158,20 @@ Status SocketHome::Bind() {
     // Under the lock and with nobody behind it, the socket file is what a dead daemon left.
     if (::unlink(path_.c_str()) != 0) return ErrnoError(doing + ": remove a stale socket", errno);
   }
-  listener_.Reset(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!listener_.valid()) return ErrnoError(doing, errno);
+  UniqueFd made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!made.valid()) return ErrnoError(doing, errno);
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path_.c_str(), path_.size());
   const mode_t old_mask = ::umask(0177);  // the socket is 0600 from its first moment
-  const int bound = ::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address),
+  const int bound = ::bind(made.get(), reinterpret_cast<const sockaddr*>(&address),
                            static_cast<socklen_t>(sizeof address));
   const int bind_errno = errno;
   ::umask(old_mask);
   if (bound != 0) return ErrnoError(doing, bind_errno);
-  if (::listen(listener_.get(), kBacklog) != 0) return ErrnoError(doing, errno);
+  if (::listen(made.get(), kBacklog) != 0) return ErrnoError(doing, errno);
   if (::lstat(path_.c_str(), &status) != 0) return ErrnoError(doing, errno);
+  listener_ = std::move(made);
   device_ = status.st_dev;
   inode_ = status.st_ino;
   return Ok{};

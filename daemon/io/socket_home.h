@@ -36,7 +36,8 @@ class SocketHome {
 
   // Whether the socket file is no longer the one that this listens on (someone removed it).
   bool Vanished() const;
-  // Listens at the path again. The old descriptor is closed: watch fd() anew.
+  // Listens at the path again. The old descriptor is closed: watch fd() anew. When this fails, the
+  // old one stays, with nobody who can reach it.
   Status Rebind();
 
  private:

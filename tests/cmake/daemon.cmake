@@ -8,3 +8,12 @@ sticky_test(daemon_core_test LABEL unit
   SOURCES unit/daemon/node_leases_test.cc unit/daemon/node_loads_test.cc
           unit/daemon/random_history_test.cc
   DEPS sticky::daemon_core)
+
+# With the real programs.
+sticky_test(daemon_life_test LABEL integration SOURCES integration/daemon_life_test.cc
+  DEPS sticky::test_daemon sticky::device)
+sticky_test(daemon_socket_test LABEL integration SOURCES integration/daemon_socket_test.cc
+  DEPS sticky::test_daemon)
+foreach(test daemon_life_test daemon_socket_test)
+  add_dependencies(${test} stickyd sticky-loader)
+endforeach()

@@ -23,10 +23,9 @@ void DaemonProcess::Start() {
   Process::Options start;
   start.command = {options_.program.empty() ? ProgramPrefix() + "/bin/stickyd" : options_.program,
                    "--socket", socket_path()};
-  if (!options_.config.empty()) {
-    WriteText(folder_ / "config.yaml", options_.config);
-    start.command.insert(start.command.end(), {"--config", folder_ / "config.yaml"});
-  }
+  // Always a config of our own, so that none of this machine's is read.
+  WriteText(folder_ / "config.yaml", options_.config.empty() ? "{}\n" : options_.config);
+  start.command.insert(start.command.end(), {"--config", folder_ / "config.yaml"});
   start.command.insert(start.command.end(), options_.arguments.begin(), options_.arguments.end());
   start.environment = options_.environment;
   start.output_path = folder_ / "log";

@@ -1,8 +1,10 @@
 #include "tools/client/exit_codes.h"
 
-namespace sticky::tools {
+namespace sticky::client {
+namespace {
 
-int ExitCodeOf(Code code) {
+// A file of the user's, or a daemon's word on what it was asked.
+int ForInput(Code code) {
   switch (code) {
     case Code::kInvalidArgument:
     case Code::kCorrupt:
@@ -11,14 +13,72 @@ int ExitCodeOf(Code code) {
       return kExitNoInput;
     case Code::kUnavailable:
     case Code::kOutOfMemory:
+    case Code::kDeviceLost:  // of this node: another one may do
       return kExitTryAgain;
     case Code::kPermissionDenied:
       return kExitNotAllowed;
-    case Code::kDeviceLost:
     case Code::kInternal:
       return kExitInternal;
   }
   return kExitInternal;
 }
 
-}  // namespace sticky::tools
+int ForConnection(Code code) {
+  switch (code) {
+    case Code::kUnavailable:
+    case Code::kNotFound:
+    case Code::kDeviceLost:
+      return kExitNoDaemon;
+    case Code::kInvalidArgument:  // the path itself
+      return kExitUsage;
+    case Code::kOutOfMemory:
+      return kExitTryAgain;
+    case Code::kPermissionDenied:
+      return kExitNotAllowed;
+    case Code::kCorrupt:  // what answers does not speak our protocol
+    case Code::kInternal:
+      return kExitInternal;
+  }
+  return kExitInternal;
+}
+
+}  // namespace
+
+int ExitCode(Stage stage, Code code) {
+  switch (stage) {
+    case Stage::kUsage:
+      return kExitUsage;
+    case Stage::kTemplate:
+    case Stage::kModel:
+    case Stage::kAnswer:
+      return ForInput(code);
+    case Stage::kConnect:
+    case Stage::kTalk:
+      return ForConnection(code);
+  }
+  return kExitInternal;
+}
+
+const char* Name(Code code) {
+  switch (code) {
+    case Code::kInvalidArgument:
+      return "invalid_argument";
+    case Code::kNotFound:
+      return "not_found";
+    case Code::kUnavailable:
+      return "unavailable";
+    case Code::kOutOfMemory:
+      return "out_of_memory";
+    case Code::kPermissionDenied:
+      return "permission_denied";
+    case Code::kCorrupt:
+      return "corrupt";
+    case Code::kDeviceLost:
+      return "device_lost";
+    case Code::kInternal:
+      return "internal";
+  }
+  return "internal";
+}
+
+}  // namespace sticky::client

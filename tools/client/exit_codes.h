@@ -1,31 +1,45 @@
-// Exit codes of our command-line programs, after sysexits.h, so that a scheduler can tell "try
-// again" (75), "no daemon here" (69) and "your input is bad" (65, 66) from "usage" (64).
+// Exit codes of the command-line programs that talk to stickyd: the one place where a failure
+// becomes a number for a scheduler, after <sysexits.h>.
 //
 // Thread: any thread.
-// Source: docs/exit-codes.md; sysexits.h(3head) of BSD.
+// Source: docs/exit-codes.md, whose table a test compares with this.
 
 #ifndef STICKY_TOOLS_CLIENT_EXIT_CODES_H_
 #define STICKY_TOOLS_CLIENT_EXIT_CODES_H_
 
 #include "base/result.h"
 
-namespace sticky::tools {
+namespace sticky::client {
 
-enum ExitCode : int {
-  kExitOk = 0,
-  kExitUsage = 64,       // the command line is wrong
-  kExitBadInput = 65,    // a template, model or input file is not what it should be
-  kExitNoInput = 66,     // no such template, file or state
-  kExitNoDaemon = 69,    // nobody answers on the socket
-  kExitInternal = 70,    // a bug of ours
-  kExitTryAgain = 75,    // loading, draining, over budget, limits, deadline passed
-  kExitNotAllowed = 77,  // permissions
+inline constexpr int kExitOk = 0;
+inline constexpr int kExitUsage = 64;       // EX_USAGE: the command line is wrong
+inline constexpr int kExitBadInput = 65;    // EX_DATAERR: a template or model is wrong
+inline constexpr int kExitNoInput = 66;     // EX_NOINPUT: no such file, no such state
+inline constexpr int kExitNoDaemon = 69;    // EX_UNAVAILABLE: no daemon answers there
+inline constexpr int kExitInternal = 70;    // EX_SOFTWARE: a bug of ours
+inline constexpr int kExitOutput = 74;      // EX_IOERR: standard output could not be written
+inline constexpr int kExitTryAgain = 75;    // EX_TEMPFAIL: loading, draining, full, a limit
+inline constexpr int kExitNotAllowed = 77;  // EX_NOPERM: the message names the rule
+inline constexpr int kExitCannotRun = 126;  // as in a shell: found, but not executable
+inline constexpr int kExitNoCommand = 127;  // as in a shell: not found
+
+// What was being done when it failed. The same Code means different things to a scheduler: no such
+// socket is "no daemon here", no such state "wrong input".
+enum class Stage {
+  kUsage = 0,  // reading the command line
+  kTemplate,   // reading the template
+  kModel,      // finding and opening the model's files
+  kConnect,    // reaching a daemon
+  kTalk,       // the connection broke, or no answer came in time
+  kAnswer,     // the daemon answered that it could not
 };
+inline constexpr int kStageCount = 6;
 
-// The exit code for what a daemon, a file or a parser said. kUnavailable is kExitTryAgain here:
-// that no daemon could be reached is known where it was tried.
-int ExitCodeOf(Code code);
+int ExitCode(Stage stage, Code code);
 
-}  // namespace sticky::tools
+// "not_found", ...: stable names for --json. The text is static.
+const char* Name(Code code);
+
+}  // namespace sticky::client
 
 #endif  // STICKY_TOOLS_CLIENT_EXIT_CODES_H_

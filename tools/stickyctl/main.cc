@@ -1,134 +1,220 @@
-// stickyctl: the status CLI. Options in, one command out.
+// stickyctl: the command line of a node's states. Picks the command and hands it its options.
 
-#include <cmath>
-#include <cstdint>
-#include <functional>
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <span>
 #include <string>
+#include <vector>
 
-#include <CLI/CLI.hpp>
+#include <fcntl.h>
+#include <unistd.h>
 
-#include "flatbuffers/wire_codec.h"
-#include "tools/client/exit_codes.h"
+#include "base/text.h"
 #include "tools/stickyctl/commands.h"
 
-namespace sticky::tools {
+namespace sticky::stickyctl {
 namespace {
 
-// --wait[=SECONDS] and what it means in milliseconds; 0 when it was not given.
-struct Wait {
-  double seconds = 0;
-  std::uint32_t ms() const { return static_cast<std::uint32_t>(std::lround(seconds * 1000)); }
+using client::Stage;
+
+constexpr OptionSpec kJson{"json", ValueKind::kNone};
+constexpr OptionSpec kSocket{"socket", ValueKind::kRequired};
+constexpr OptionSpec kHelp{"help", ValueKind::kNone};
+constexpr OptionSpec kVersion{"version", ValueKind::kNone};
+constexpr OptionSpec kWait{"wait", ValueKind::kOptional};
+constexpr OptionSpec kTensors{"tensors", ValueKind::kNone};
+constexpr OptionSpec kState{"state", ValueKind::kRequired};
+constexpr OptionSpec kTemplate{"template", ValueKind::kRequired};
+
+constexpr std::array kTopOptions = {kJson, kSocket, kHelp, kVersion};
+constexpr std::array kPlainOptions = {kJson, kSocket, kHelp};
+constexpr std::array kWaitOptions = {kJson, kSocket, kHelp, kWait};
+constexpr std::array kShowOptions = {kJson, kSocket, kHelp, kTensors};
+constexpr std::array kRunOptions = {kJson, kSocket, kHelp, kWait, kState, kTemplate};
+
+struct Command {
+  std::string_view name;
+  const char* usage;    // after "stickyctl "
+  const char* summary;  // one line
+  const char* details;
+  Grammar grammar;
+  int (*run)(const Request&, Console&);
 };
 
-void AddWait(CLI::App* command, Wait& wait, const std::string& what) {
-  static_assert(kDefaultWaitMs == 600'000, "the flag's default below is in seconds");
-  command->add_flag("--wait{600}", wait.seconds, what + ", for at most --wait=SECONDS (600)")
-      ->check(CLI::Range(0.001, wire::kWaitMsMax / 1000.0));
+const std::array kCommands = {
+    Command{"load",
+            "load TEMPLATE [--wait[=SECONDS]]",
+            "build the state a template describes",
+            "Opens the model's files with your own rights and hands them to the daemon. Without\n"
+            "--wait it ends as soon as the daemon has taken the load on; with it, when the state\n"
+            "is ready, showing progress on standard error. Without a number --wait means 600 s;\n"
+            "past it the load goes on and the exit code is 75. Ending a waiting load with Ctrl-C\n"
+            "cancels it, unless somebody else waits for it too. Loading a template whose state is\n"
+            "there or under way joins it: two loads of one template are one load.\n",
+            {kWaitOptions, 1, "TEMPLATE"},
+            Load},
+    Command{"ls",
+            "ls",
+            "list the states of this node",
+            "Phases: planning, filling, ready, draining (evicted, still leased), closing (no\n"
+            "lease, but still mapped by somebody), failed (kept a while to say why).\n",
+            {kPlainOptions, 0, ""},
+            Ls},
+    Command{"show",
+            "show NAME [--tensors]",
+            "everything about one state",
+            "--tensors adds its tensors and assets.\n",
+            {kShowOptions, 1, "NAME"},
+            Show},
+    Command{"status",
+            "status",
+            "the daemon: memory, limits, socket",
+            "",
+            {kPlainOptions, 0, ""},
+            ShowStatus},
+    Command{"leases", "leases", "who uses which state", "", {kPlainOptions, 0, ""}, Leases},
+    Command{"hold",
+            "hold TEMPLATE [--wait[=SECONDS]]",
+            "build a state and keep it while this runs (a sticky task)",
+            "Prints one line when the state is ready, then stays until SIGTERM, SIGINT or SIGHUP\n"
+            "and exits with 0. A state that was built by holds is evicted when the last hold\n"
+            "ends. If the daemon goes away, the exit code is 69.\n",
+            {kWaitOptions, 1, "TEMPLATE"},
+            Hold},
+    Command{"run",
+            "run --state NAME [--template FILE] [--wait[=SECONDS]] -- COMMAND...",
+            "run a command that has the state's lease",
+            "Attaches, then becomes COMMAND, which inherits the lease: nothing can evict the\n"
+            "state in between. libstickyinvoc finds it by itself; STICKYINVOC_STATE and\n"
+            "STICKYINVOC_SOCKET are set. --template builds the state first when it is not there.\n"
+            "The lease ends with the last process that has the descriptors: COMMAND or a child\n"
+            "that it left behind. The exit code is COMMAND's own; 127 when there is no such\n"
+            "command, 126 when it cannot be executed.\n",
+            {kRunOptions, 0, "COMMAND", /*command_follows=*/true},
+            Run},
+    Command{"evict",
+            "evict NAME [--wait[=SECONDS]]",
+            "end a state and free its memory",
+            "A state that is in use drains: it takes no new leases and goes with its last one.\n"
+            "With --wait the exit code is 75 when it is still there at the end.\n",
+            {kWaitOptions, 1, "NAME"},
+            Evict},
+    Command{"version",
+            "version",
+            "the version of this program and of the daemon",
+            "",
+            {kPlainOptions, 0, ""},
+            Version},
+};
+
+std::string GeneralHelp() {
+  std::string text =
+      "usage: stickyctl [--socket PATH] [--json] COMMAND ...\n\n"
+      "The states of this node's stickyd.\n\n";
+  for (const Command& command : kCommands) {
+    text += Format("  %-8s  %s\n", std::string(command.name).c_str(), command.summary);
+  }
+  return text +
+         "\n"
+         "  --socket PATH  where the daemon listens; else $STICKYINVOC_SOCKET, else\n"
+         "                 $XDG_RUNTIME_DIR/stickyinvoc/stickyd.sock, else\n"
+         "                 /run/stickyinvoc/stickyd.sock\n"
+         "  --json         one line of JSON on standard output, errors too\n"
+         "\n"
+         "`stickyctl COMMAND --help` says more of one. Exit codes: 0 done, 64 usage, 65 bad\n"
+         "template or model, 66 no such file or state, 69 no daemon, 70 a bug, 74 output not\n"
+         "written, 75 try again later or elsewhere, 77 not allowed.\n";
 }
 
-class Program {
- public:
-  Program() : app_("stickyctl: what states this node holds, and what is to become of them") {
-    app_.require_subcommand(1);
-    app_.fallthrough();
-    app_.add_option("--socket", common_.socket_path,
-                    "the daemon's socket; else $STICKYINVOC_SOCKET, else "
-                    "$XDG_RUNTIME_DIR/stickyinvoc/stickyd.sock, else "
-                    "/run/stickyinvoc/stickyd.sock");
-    app_.add_flag("--json", common_.json, "print facts, and errors, as one JSON object");
-    AddLoads();
-    AddQuestions();
-    AddRun();
-    app_.footer(
-        "Exit codes: 0 done, 64 usage, 65 bad input, 66 no such input or state, 69 no\n"
-        "daemon, 70 a bug, 75 try again, 77 not allowed; `run` has its command's own.");
-  }
+std::string HelpOf(const Command& command) {
+  const std::string details(command.details);
+  return Format("usage: stickyctl %s [--socket PATH] [--json]\n\n%s\n%s%s", command.usage,
+                command.summary, details.empty() ? "" : "\n", command.details);
+}
 
-  int Main(int argc, char** argv) {
-    try {
-      app_.parse(argc, argv);
-    } catch (const CLI::ParseError& error) {
-      const int code = app_.exit(error);
-      return code == 0 ? kExitOk : kExitUsage;
-    }
-    return chosen_();
-  }
+int UsageError(Console& console, const std::string& what, const std::string& command) {
+  const std::string hint =
+      command.empty() ? "`stickyctl --help`" : "`stickyctl " + command + " --help`";
+  return console.Fail({Stage::kUsage, Error{Code::kInvalidArgument, what + "; see " + hint}});
+}
 
- private:
-  void AddLoads() {
-    CLI::App* const load = app_.add_subcommand("load", "build a state from a template");
-    load->add_option("TEMPLATE", load_.template_path, "the template's file")->required();
-    AddWait(load, load_wait_, "wait until it is ready");
-    load->callback([this] {
-      chosen_ = [this] {
-        load_.wait_ms = load_wait_.ms();
-        return Load(common_, load_);
-      };
-    });
-    CLI::App* const hold = app_.add_subcommand(
-        "hold", "build a state and keep it until this is ended (a sticky task)");
-    hold->add_option("TEMPLATE", load_.template_path, "the template's file")->required();
-    AddWait(hold, hold_wait_, "wait until it is ready");
-    hold->callback([this] {
-      chosen_ = [this] {
-        load_.wait_ms = hold_wait_.ms() != 0 ? hold_wait_.ms() : kDefaultWaitMs;
-        return Hold(common_, load_);
-      };
-    });
-  }
+const Command* FindCommand(std::string_view name) {
+  const auto found = std::find_if(kCommands.begin(), kCommands.end(),
+                                  [name](const Command& one) { return one.name == name; });
+  return found == kCommands.end() ? nullptr : &*found;
+}
 
-  void AddQuestions() {
-    app_.add_subcommand("ls", "list the states")->callback([this] {
-      chosen_ = [this] { return List(common_); };
-    });
-    app_.add_subcommand("status", "say how the daemon is")->callback([this] {
-      chosen_ = [this] { return DaemonStatus(common_); };
-    });
-    app_.add_subcommand("leases", "list who holds what")->callback([this] {
-      chosen_ = [this] { return Leases(common_); };
-    });
-    app_.add_subcommand("version", "say which versions these are")->callback([this] {
-      chosen_ = [this] { return Version(common_); };
-    });
-    CLI::App* const show = app_.add_subcommand("show", "say all about one state");
-    show->add_option("NAME", state_, "the state's name")->required();
-    show->add_flag("--tensors", tensors_, "list its tensors as well");
-    show->callback([this] { chosen_ = [this] { return Show(common_, state_, tensors_); }; });
-    CLI::App* const evict =
-        app_.add_subcommand("evict", "free a state; one that is in use drains first");
-    evict->add_option("NAME", state_, "the state's name")->required();
-    AddWait(evict, evict_wait_, "wait until it is gone");
-    evict->callback(
-        [this] { chosen_ = [this] { return Evict(common_, state_, evict_wait_.ms()); }; });
-  }
+int UnknownCommand(Console& console, const std::string& name) {
+  std::vector<std::string_view> names;
+  for (const Command& command : kCommands) names.push_back(command.name);
+  const std::string_view near = NearestWord(name, names.data(), names.size());
+  return UsageError(console,
+                    "unknown command '" + Escape(name) + "'" +
+                        (near.empty() ? "" : "; did you mean '" + std::string(near) + "'?"),
+                    "");
+}
 
-  void AddRun() {
-    CLI::App* const run = app_.add_subcommand(
-        "run", "run a command that has a lease on a state from its first moment on");
-    run->add_option("--state", run_.state, "the state's name")->required();
-    run->add_option("--template", run_.template_path, "build the state from this when need be");
-    AddWait(run, run_wait_, "wait until the state is ready");
-    run->add_option("COMMAND", run_.command, "the command and its arguments, behind --")
-        ->required();
-    run->callback([this] {
-      chosen_ = [this] {
-        run_.wait_ms = run_wait_.ms();
-        return Run(common_, run_);
-      };
-    });
+int Help(Console& console, std::span<const std::string> words) {
+  if (words.empty()) {
+    std::fputs(GeneralHelp().c_str(), stdout);
+    return client::kExitOk;
   }
+  const Command* const command = FindCommand(words[0]);
+  if (command == nullptr) return UnknownCommand(console, words[0]);
+  std::fputs(HelpOf(*command).c_str(), stdout);
+  return client::kExitOk;
+}
 
-  CLI::App app_;
-  Common common_;
-  LoadOptions load_;
-  RunOptions run_;
-  std::string state_;
-  bool tensors_ = false;
-  Wait load_wait_, hold_wait_, evict_wait_, run_wait_;
-  std::function<int()> chosen_;
-};
+// Whether errors are to be JSON too, even those of reading the options.
+bool WantsJson(std::span<const std::string> words) {
+  const auto end = std::find(words.begin(), words.end(), "--");
+  return std::find(words.begin(), end, "--json") != end;
+}
+
+int Dispatch(Console& console, std::span<const std::string> words, const Options& top) {
+  if (words[0] == "help") return Help(console, words.subspan(1));
+  const Command* const command = FindCommand(words[0]);
+  if (command == nullptr) return UnknownCommand(console, words[0]);
+  const std::string name(command->name);
+  Result<Options> options = Options::Parse(words.subspan(1), command->grammar);
+  if (!options.ok()) return UsageError(console, name + ": " + options.error().message, name);
+  if (options.value().Has("help")) return Help(console, words.first(1));
+  if (options.value().Has("socket") && top.Has("socket")) {
+    return UsageError(console, "option '--socket' is given twice", name);
+  }
+  console.UseJson(top.Has("json") || options.value().Has("json"));
+  Request request{std::move(options).value(), top.Value("socket")};
+  if (request.options.Has("socket")) request.socket = request.options.Value("socket");
+  return command->run(request, console);
+}
+
+int Main(std::span<const std::string> words) {
+  Console console(WantsJson(words));
+  const Result<Options> parsed =
+      Options::Parse(words, {kTopOptions, 0, "", /*command_follows=*/true});
+  if (!parsed.ok()) return console.Finish(UsageError(console, parsed.error().message, ""));
+  const Options& top = parsed.value();
+  const std::vector<std::string> version = {"version"};
+  if (top.Has("help")) return console.Finish(Help(console, top.command()));
+  if (top.Has("version")) return console.Finish(Dispatch(console, version, top));
+  if (top.command().empty()) {
+    return console.Finish(UsageError(console, "the command is missing", ""));
+  }
+  return console.Finish(Dispatch(console, top.command(), top));
+}
+
+// A descriptor that we open must not become the standard output that nobody gave us.
+void OpenStandardStreams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (::fcntl(fd, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDWR));
+  }
+}
 
 }  // namespace
-}  // namespace sticky::tools
+}  // namespace sticky::stickyctl
 
-int main(int argc, char** argv) { return sticky::tools::Program().Main(argc, argv); }
+int main(int argc, char** argv) {
+  sticky::stickyctl::OpenStandardStreams();
+  return sticky::stickyctl::Main(std::vector<std::string>(argv + 1, argv + std::max(argc, 1)));
+}

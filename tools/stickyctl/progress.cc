@@ -1,54 +1,85 @@
 #include "tools/stickyctl/progress.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <utility>
 
-#include <unistd.h>
-
-#include "base/deadline.h"
 #include "base/text.h"
+#include "tools/stickyctl/render_text.h"
 
-namespace sticky::tools {
+namespace sticky::stickyctl {
 namespace {
 
-constexpr int kBarWidth = 30;
-constexpr std::int64_t kLineNs = 1'000'000'000;  // a log gets at most one line a second
+constexpr std::int64_t kSecondNs = 1'000'000'000;
+constexpr std::int64_t kLineEveryNs = 10 * kSecondNs;
+constexpr std::size_t kBarCells = 24;
 
 }  // namespace
 
-Progress::Progress() : terminal_(::isatty(STDERR_FILENO) == 1), started_ns_(MonotonicNs()) {}
+Progress::Progress(Look look, std::function<void(const std::string&)> write)
+    : look_(look), write_(std::move(write)) {}
 
-Progress::~Progress() {
-  if (bar_shown_) std::fputc('\n', stderr);
+// "1.20 GiB of 4.00 GiB, 812.00 MiB/s, 3.4 s left"
+std::string Progress::Facts(const wire::StateInfo& state, std::int64_t now_ns) {
+  if (state.phase != wire::StatePhase::kFilling) return wire::Name(state.phase);
+  if (filling_since_ns_ < 0) {
+    filling_since_ns_ = now_ns;
+    bytes_then_ = state.bytes_done;
+  }
+  std::string facts = ByteCount(state.bytes_done) + " of " + ByteCount(state.arena_bytes);
+  const double seconds = static_cast<double>(now_ns - filling_since_ns_) / kSecondNs;
+  if (seconds <= 0 || state.bytes_done <= bytes_then_) return facts;
+  const double rate = static_cast<double>(state.bytes_done - bytes_then_) / seconds;
+  const std::uint64_t left = state.arena_bytes - std::min(state.bytes_done, state.arena_bytes);
+  const double left_ms = static_cast<double>(left) / rate * 1000;
+  return facts + ", " + ByteCount(static_cast<std::uint64_t>(rate)) + "/s, " +
+         Duration(static_cast<std::uint64_t>(left_ms)) + " left";
 }
 
-void Progress::Show(const wire::StateInfo& state) {
-  if (state.arena_bytes == 0) return;
-  const std::int64_t now_ns = MonotonicNs();
-  const double share =
-      static_cast<double>(state.bytes_done) / static_cast<double>(state.arena_bytes);
-  const double seconds = static_cast<double>(now_ns - started_ns_) / 1e9;
-  const double rate = seconds > 0 ? static_cast<double>(state.bytes_done) / seconds : 0;
-  const double left =
-      rate > 0 ? static_cast<double>(state.arena_bytes - state.bytes_done) / rate : 0;
-  const std::string facts =
-      Format("%3.0f%% %s of %s, %s/s, %.0f s left", 100 * share,
-             ByteCount(state.bytes_done).c_str(), ByteCount(state.arena_bytes).c_str(),
-             ByteCount(static_cast<std::uint64_t>(rate)).c_str(), left);
-  if (terminal_) {
-    const auto full = static_cast<std::size_t>(share * kBarWidth);
-    const std::string bar = std::string(full, '#') + std::string(kBarWidth - full, '.');
-    std::fprintf(stderr, "\r%s [%s] %s\033[K", Escape(state.name).c_str(), bar.c_str(),
-                 facts.c_str());
-    std::fflush(stderr);
-    bar_shown_ = true;
+std::string Progress::Bar(const wire::StateInfo& state, const std::string& facts) const {
+  const double done = state.arena_bytes == 0 ? 0.0
+                                             : static_cast<double>(state.bytes_done) /
+                                                   static_cast<double>(state.arena_bytes);
+  const auto cells = std::min(kBarCells, static_cast<std::size_t>(done * kBarCells));
+  std::string line = Printable(state.name) + " [" + std::string(cells, '#') +
+                     std::string(kBarCells - cells, '.') + "] " +
+                     Format("%3.0f%% ", std::min(done, 1.0) * 100) + facts;
+  // A line that wraps cannot be written over.
+  const auto most = static_cast<std::size_t>(std::max(look_.columns - 1, 1));
+  if (line.size() > most) line.resize(most);
+  return line;
+}
+
+void Progress::Show(const wire::StateInfo& state, std::int64_t now_ns) {
+  const std::string facts = Facts(state, now_ns);
+  if (look_.bar) {
+    write_("\r" + Bar(state, facts) + "\x1b[K");  // and clear to the line's end
+    bar_is_up_ = true;
     return;
   }
-  const int tenth = static_cast<int>(share * 10);
-  if (shown_tenth_ == tenth || (shown_ns_ != 0 && now_ns - shown_ns_ < kLineNs)) return;
-  shown_tenth_ = tenth;
-  shown_ns_ = now_ns;
-  std::fprintf(stderr, "load %s: %s\n", Escape(state.name).c_str(), facts.c_str());
+  const std::uint64_t tenth =
+      state.arena_bytes == 0
+          ? 0
+          : static_cast<std::uint64_t>(10.0 * static_cast<double>(state.bytes_done) /
+                                       static_cast<double>(state.arena_bytes));
+  const int phase = static_cast<int>(state.phase);
+  const bool is_first = line_ns_ < 0;
+  const bool has_news =
+      is_first || phase != phase_ || tenth > tenth_ || now_ns - line_ns_ >= kLineEveryNs;
+  if (!has_news || (!is_first && now_ns - line_ns_ < kSecondNs)) return;
+  line_ns_ = now_ns;
+  tenth_ = tenth;
+  phase_ = phase;
+  const std::string percent =
+      state.phase == wire::StatePhase::kFilling && state.arena_bytes > 0
+          ? Format("%.0f%%, ", 100.0 * static_cast<double>(state.bytes_done) /
+                                   static_cast<double>(state.arena_bytes))
+          : "";
+  write_("load '" + Printable(state.name) + "': " + percent + facts + "\n");
 }
 
-}  // namespace sticky::tools
+void Progress::End() {
+  if (bar_is_up_) write_("\r\x1b[K");
+  bar_is_up_ = false;
+}
+
+}  // namespace sticky::stickyctl

@@ -1,4 +1,4 @@
-// Progress of a load on stderr: a bar on a terminal, plain lines in a log.
+// Shows how far a load is: a bar on a terminal, now and then a whole line anywhere else.
 //
 // Thread: one thread at a time.
 
@@ -6,26 +6,42 @@
 #define STICKY_TOOLS_STICKYCTL_PROGRESS_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "flatbuffers/wire_codec.h"
 
-namespace sticky::tools {
+namespace sticky::stickyctl {
 
 class Progress {
  public:
-  Progress();
-  ~Progress();  // ends the bar's line
-  void Show(const wire::StateInfo& state);
+  struct Look {
+    bool bar = false;  // a terminal; else lines
+    int columns = 80;  // of the terminal
+  };
+  // `write` gets text to print as it is; it must outlive this.
+  Progress(Look look, std::function<void(const std::string&)> write);
+
+  // Of lines: one for each tenth that is done and one every ten seconds, never two in one second.
+  void Show(const wire::StateInfo& state, std::int64_t now_ns);
+
+  // Wipes the bar, so that what is printed next stands on a clean line.
+  void End();
 
  private:
-  const bool terminal_;
-  bool bar_shown_ = false;
-  std::int64_t started_ns_;
-  std::int64_t shown_ns_ = 0;
-  int shown_tenth_ = -1;
+  std::string Facts(const wire::StateInfo& state, std::int64_t now_ns);
+  std::string Bar(const wire::StateInfo& state, const std::string& facts) const;
+
+  Look look_;
+  std::function<void(const std::string&)> write_;
+  bool bar_is_up_ = false;
+  std::int64_t filling_since_ns_ = -1;  // -1: not yet
+  std::uint64_t bytes_then_ = 0;        // that were done at filling_since_ns_
+  std::int64_t line_ns_ = -1;           // when the last line was written
+  std::uint64_t tenth_ = 0;             // of the last line
+  int phase_ = -1;                      // of the last line
 };
 
-}  // namespace sticky::tools
+}  // namespace sticky::stickyctl
 
 #endif  // STICKY_TOOLS_STICKYCTL_PROGRESS_H_

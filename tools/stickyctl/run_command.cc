@@ -1,92 +1,128 @@
-// `stickyctl run`: takes a lease, then becomes the command. The live connection, the manifest and
-// the arena stay open across exec, so nothing can be evicted in between, and the command's own
-// sti_attach needs no round trip.
+// run: takes a lease and becomes the command, which inherits it. Nothing can be evicted in between,
+// since the connection that holds the lease never closes.
 
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <utility>
+#include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "base/text.h"
-#include "tools/client/client.h"
-#include "tools/client/exit_codes.h"
-#include "tools/client/load_request.h"
+#include "tools/client/daemon_client.h"
+#include "tools/client/prepare_load.h"
 #include "tools/stickyctl/commands.h"
+#include "tools/stickyctl/render_text.h"
 
-namespace sticky::tools {
+namespace sticky::stickyctl {
 namespace {
 
-constexpr int kExitNotFound = 127;
-constexpr int kExitNotExecutable = 126;
+using client::DaemonClient;
+using client::Failed;
+using client::Outcome;
+using client::PreparedLoad;
+using client::Stage;
 
-Status KeepAcrossExec(const UniqueFd& fd) {
-  if (::fcntl(fd.get(), F_SETFD, 0) != 0) return ErrnoError("keep a descriptor open", errno);
-  return Ok{};
+struct Wish {
+  std::string state;
+  std::optional<std::string> template_path;
+  std::uint32_t wait_ms = 0;
+};
+
+Failed Usage(const std::string& what) {
+  return Failed{Stage::kUsage, Error{Code::kInvalidArgument, what}};
 }
 
-// The lease's descriptors as the shim reads them: "connection:manifest:arena[,arena...]".
-Result<std::string> LeaseText(const UniqueFd& socket, const std::vector<UniqueFd>& fds) {
-  STICKY_TRY(KeepAcrossExec(socket));
-  std::string text = std::to_string(socket.get()) + ":";
-  for (std::size_t i = 0; i < fds.size(); ++i) {
-    STICKY_TRY(KeepAcrossExec(fds[i]));
-    text += std::to_string(fds[i].get());
-    if (i + 1 < fds.size()) text += i == 0 ? ":" : ",";
+Outcome<Wish> ReadWish(const Options& options) {
+  Wish wish;
+  wish.template_path = options.Value("template");
+  if (!options.Has("state")) return Usage("--state NAME is missing: the state to run on");
+  wish.state = *options.Value("state");
+  if (const Status named = wire::CheckStateName(wish.state); !named.ok()) {
+    return Failed{Stage::kUsage, named.error()};
+  }
+  const bool waits_anyway = wish.template_path && !options.Has("wait");
+  STICKY_STEP(const std::uint32_t wait_ms,
+              client::During(Stage::kUsage, options.WaitMs(kDefaultWaitMs)));
+  wish.wait_ms = waits_anyway ? kDefaultWaitMs : wait_ms;
+  return wish;
+}
+
+// Builds the state when it is not there; joins a load that is under way.
+Outcome<wire::LoadReply> LoadFirst(const Wish& wish, DaemonClient& daemon, Console& console) {
+  const client::WideDescriptorLimit wide;  // for the load alone: the command gets the old limit
+  STICKY_STEP(PreparedLoad load, client::PrepareLoad(*wish.template_path));
+  if (load.made.name != wish.state) {
+    return Failed{Stage::kTemplate,
+                  Error{Code::kInvalidArgument,
+                        "run on '" + wish.state + "': template '" + Escape(*wish.template_path) +
+                            "' makes a state called '" + Escape(load.made.name) + "'"}};
+  }
+  load.request.wait_ms = wish.wait_ms;
+  Progress progress = console.MakeProgress();
+  Outcome<wire::LoadReply> reply = daemon.Load(
+      load.request, load.files,
+      [&progress](const wire::StateInfo& state) { progress.Show(state, MonotonicNs()); });
+  progress.End();
+  return reply;
+}
+
+// A copy of `fd` that exec keeps, and that is none of the three standard streams.
+Result<int> Inherited(const UniqueFd& fd) {
+  const int copy = ::fcntl(fd.get(), F_DUPFD, STDERR_FILENO + 1);
+  if (copy < 0) return ErrnoError("pass the lease on to the command", errno);
+  return copy;
+}
+
+Result<std::string> LeaseText(const UniqueFd& connection, const DaemonClient::Lease& lease) {
+  STICKY_ASSIGN(const int socket, Inherited(connection));
+  STICKY_ASSIGN(const int manifest, Inherited(lease.manifest));
+  std::string text = Format("%d:%d:", socket, manifest);
+  for (std::size_t i = 0; i < lease.arenas.size(); ++i) {
+    STICKY_ASSIGN(const int arena, Inherited(lease.arenas[i]));
+    text += (i > 0 ? "," : "") + Format("%d", arena);
   }
   return text;
 }
 
-Status BuildWhenAsked(Client& client, const RunOptions& options) {
-  if (options.template_path.empty()) return Ok{};
-  STICKY_ASSIGN(PreparedLoad prepared, PrepareLoad(options.template_path));
-  if (prepared.request.state != options.state) {
-    return Error{Code::kInvalidArgument, "run with '" + Escape(options.template_path) +
-                                             "': it builds '" + prepared.request.state +
-                                             "', --state says '" + Escape(options.state) + "'"};
+Outcome<Ok> TakeLease(const Request& request, Console& console) {
+  STICKY_STEP(const Wish wish, ReadWish(request.options));
+  STICKY_STEP(DaemonClient daemon, DaemonClient::Connect(request.socket));
+  if (wish.template_path) {
+    STICKY_STEP(const wire::LoadReply loaded, LoadFirst(wish, daemon, console));
+    static_cast<void>(loaded);
   }
-  prepared.request.wait_ms = options.wait_ms != 0 ? options.wait_ms : kDefaultWaitMs;
-  std::vector<int> fds;
-  for (const UniqueFd& fd : prepared.fds) fds.push_back(fd.get());
-  STICKY_TRY(client.Load(prepared.request, prepared.files, fds, {}));
+  wire::AttachRequest attach;
+  attach.state = wish.state;
+  attach.wait_ms = wish.wait_ms;
+  STICKY_STEP(DaemonClient::Lease lease, daemon.Attach(attach));
+  // The command may change its folder before it looks.
+  std::error_code failure;
+  std::filesystem::path socket = std::filesystem::absolute(daemon.path(), failure);
+  if (failure) socket = daemon.path();
+  const UniqueFd connection = daemon.Release();
+  STICKY_STEP(const std::string text, client::During(Stage::kTalk, LeaseText(connection, lease)));
+  ::setenv("STICKYINVOC_LEASE", text.c_str(), /*overwrite=*/1);
+  ::setenv("STICKYINVOC_SOCKET", socket.c_str(), /*overwrite=*/1);
+  ::setenv("STICKYINVOC_STATE", wish.state.c_str(), /*overwrite=*/1);
   return Ok{};
 }
 
 }  // namespace
 
-int Run(const Common& common, const RunOptions& options) {
-  std::string path = common.socket_path;
-  if (path.empty()) {
-    const Result<std::string> found = wire::DefaultSocketPath();
-    if (!found.ok()) return FailFromDaemon(common, found.error());
-    path = found.value();
-  }
-  Result<Client> client = Client::Connect(path);
-  if (!client.ok()) return FailFromDaemon(common, client.error());
-  const Status built = BuildWhenAsked(client.value(), options);
-  if (!built.ok()) return FailFromDaemon(common, built.error());
-  wire::AttachRequest request;
-  request.state = options.state;
-  request.wait_ms = options.wait_ms;
-  auto answer = client.value().Ask<wire::AttachReply>(request, options.wait_ms);
-  if (!answer.ok()) return FailFromDaemon(common, answer.error());
-  if (answer.value().fds.size() < 2) {
-    return FailFromDaemon(common, Error{Code::kCorrupt, "attach: descriptors are missing"});
-  }
-  const UniqueFd socket = client.value().TakeSocket();
-  const Result<std::string> lease = LeaseText(socket, answer.value().fds);
-  if (!lease.ok()) return FailFromDaemon(common, lease.error());
-  ::setenv("STICKYINVOC_SOCKET", path.c_str(), /*replace=*/1);
-  ::setenv("STICKYINVOC_STATE", options.state.c_str(), /*replace=*/1);
-  ::setenv("STICKYINVOC_LEASE", lease.value().c_str(), /*replace=*/1);
-
-  std::vector<char*> args;
-  for (const std::string& word : options.command) args.push_back(const_cast<char*>(word.c_str()));
-  args.push_back(nullptr);
-  ::execvp(args[0], args.data());
-  const int exec_errno = errno;
-  return Fail(common, ErrnoError("run '" + Escape(options.command[0]) + "'", exec_errno),
-              exec_errno == ENOENT ? kExitNotFound : kExitNotExecutable);
+int Run(const Request& request, Console& console) {
+  const Outcome<Ok> taken = TakeLease(request, console);
+  if (!taken.ok()) return console.Fail(taken.failed());
+  std::vector<std::string> words = request.options.command();
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  ::execvp(argv[0], argv.data());
+  const int failure = errno;
+  return console.FailWith(failure == ENOENT ? client::kExitNoCommand : client::kExitCannotRun,
+                          {Stage::kUsage, ErrnoError("run '" + Escape(words[0]) + "'", failure)});
 }
 
-}  // namespace sticky::tools
+}  // namespace sticky::stickyctl

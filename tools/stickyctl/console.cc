@@ -1,0 +1,60 @@
+#include "tools/stickyctl/console.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/text.h"
+
+namespace sticky::stickyctl {
+namespace {
+
+void Write(std::FILE* stream, const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stream);
+  std::fflush(stream);  // a reader of a pipe sees it now: `hold` prints and then stays
+}
+
+}  // namespace
+
+void Console::Print(const Json& document, const std::string& text) {
+  Write(stdout, json_ ? Dump(document) + "\n" : text);
+}
+
+void Console::Note(const std::string& text) { Write(stderr, text); }
+
+int Console::FailWith(int exit_code, const client::Failed& failed) {
+  Write(stderr, "stickyctl: " + Printable(failed.error.message) + "\n");
+  if (json_) {
+    Json document = ErrorJson(failed);
+    document["error"]["exit_code"] = exit_code;
+    Write(stdout, Dump(document) + "\n");
+  }
+  return exit_code;
+}
+
+int Console::Fail(const client::Failed& failed) { return FailWith(failed.exit_code(), failed); }
+
+int Console::Finish(int exit_code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  std::fprintf(stderr, "stickyctl: write to standard output: %s\n", std::strerror(errno));
+  return exit_code == client::kExitOk ? client::kExitOutput : exit_code;
+}
+
+Progress Console::MakeProgress() const {
+  Progress::Look look;
+  const char* const terminal = std::getenv("TERM");
+  const bool can_redraw = terminal != nullptr && std::string_view(terminal) != "dumb";
+  look.bar = can_redraw && ::isatty(STDERR_FILENO) == 1;
+  winsize size{};
+  if (look.bar && ::ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    look.columns = size.ws_col;
+  }
+  return Progress(look, [](const std::string& text) { Write(stderr, text); });
+}
+
+}  // namespace sticky::stickyctl

@@ -1,0 +1,47 @@
+// Console: where stickyctl's words go. Facts go to standard output, as text or, with --json, as one
+// line of JSON and nothing else; errors and progress go to standard error.
+//
+// Thread: one thread at a time.
+
+#ifndef STICKY_TOOLS_STICKYCTL_CONSOLE_H_
+#define STICKY_TOOLS_STICKYCTL_CONSOLE_H_
+
+#include <string>
+
+#include "tools/client/outcome.h"
+#include "tools/stickyctl/progress.h"
+#include "tools/stickyctl/render_json.h"
+
+namespace sticky::stickyctl {
+
+class Console {
+ public:
+  explicit Console(bool json) : json_(json) {}
+
+  bool json() const { return json_; }
+  void UseJson(bool json) { json_ = json; }
+
+  // Prints `document` with --json, `text` without.
+  void Print(const Json& document, const std::string& text);
+
+  // A remark for people, on standard error.
+  void Note(const std::string& text);
+
+  // Says what failed, with --json on standard output too, and gives the exit code.
+  int Fail(const client::Failed& failed);
+  // As Fail, where the exit code does not follow from `failed`.
+  int FailWith(int exit_code, const client::Failed& failed);
+
+  // Hands everything to the kernel. exit_code, or kExitOutput when standard output did not take it.
+  int Finish(int exit_code);
+
+  // On standard error: a bar when that is a terminal.
+  Progress MakeProgress() const;
+
+ private:
+  bool json_;
+};
+
+}  // namespace sticky::stickyctl
+
+#endif  // STICKY_TOOLS_STICKYCTL_CONSOLE_H_

@@ -1,0 +1,123 @@
+// The commands that only tell: ls, show, status, leases, version.
+
+#include "base/text.h"
+#include "tools/client/daemon_client.h"
+#include "tools/stickyctl/commands.h"
+#include "tools/stickyctl/render_text.h"
+
+namespace sticky::stickyctl {
+namespace {
+
+using client::DaemonClient;
+using client::Failed;
+using client::Outcome;
+using client::Stage;
+
+template <typename Reply>
+Outcome<Reply> AskDaemon(const Request& request, wire::Body body) {
+  STICKY_STEP(DaemonClient daemon, DaemonClient::Connect(request.socket));
+  return daemon.AskFor<Reply>(std::move(body));
+}
+
+struct Shown {
+  wire::StateInfo state;
+  std::optional<wire::SealedView> manifest;  // once there is one
+};
+
+Outcome<Shown> AskForState(const Request& request, bool with_manifest) {
+  const std::string& name = request.options.operands()[0];
+  if (const Status named = wire::CheckStateName(name); !named.ok()) {
+    return Failed{Stage::kUsage, named.error()};
+  }
+  STICKY_STEP(DaemonClient daemon, DaemonClient::Connect(request.socket));
+  STICKY_STEP(wire::Received received, daemon.Ask(wire::ShowRequest{name}));
+  auto* const reply = std::get_if<wire::ShowReply>(&received.message.body);
+  if (reply == nullptr) {
+    return Failed{Stage::kTalk, Error{Code::kCorrupt, "show '" + Escape(name) +
+                                                          "': the daemon gave another answer"}};
+  }
+  Shown shown;
+  shown.state = std::move(reply->state);
+  if (with_manifest && !received.fds.empty()) {
+    STICKY_STEP(shown.manifest,
+                client::During(Stage::kTalk, wire::SealedView::Map(received.fds[0].get(),
+                                                                   wire::kManifestBytesMax)));
+  }
+  return shown;
+}
+
+}  // namespace
+
+int Ls(const Request& request, Console& console) {
+  Outcome<wire::ListReply> reply = AskDaemon<wire::ListReply>(request, wire::ListRequest{});
+  if (!reply.ok()) return console.Fail(reply.failed());
+  Json document = Document();
+  document["states"] = StatesJson(reply.value().states);
+  console.Print(document, StatesText(reply.value().states));
+  return client::kExitOk;
+}
+
+int Show(const Request& request, Console& console) {
+  const bool with_tensors = request.options.Has("tensors");
+  Outcome<Shown> outcome = AskForState(request, with_tensors);
+  if (!outcome.ok()) return console.Fail(outcome.failed());
+  const Shown& shown = outcome.value();
+  Json document = Document();
+  document["state"] = StateJson(shown.state);
+  std::string text = StateText(shown.state);
+  if (with_tensors && shown.manifest) {
+    const Result<wire::ManifestView> manifest = wire::ManifestView::Open(shown.manifest->bytes());
+    if (!manifest.ok()) return console.Fail({Stage::kTalk, manifest.error()});
+    AddManifest(manifest.value(), document);
+    if (!console.json()) text += "\n" + ManifestText(manifest.value());
+  } else if (with_tensors) {
+    document["tensors"] = nullptr;
+    document["assets"] = nullptr;
+    text +=
+        "\nno tensors to show: the state is " + std::string(wire::Name(shown.state.phase)) + "\n";
+  }
+  console.Print(document, text);
+  return client::kExitOk;
+}
+
+int ShowStatus(const Request& request, Console& console) {
+  Outcome<wire::StatusReply> status = AskDaemon<wire::StatusReply>(request, wire::StatusRequest{});
+  if (!status.ok()) return console.Fail(status.failed());
+  Json document = Document();
+  document["daemon"] = StatusJson(status.value());
+  console.Print(document, StatusText(status.value()));
+  return client::kExitOk;
+}
+
+int Leases(const Request& request, Console& console) {
+  Outcome<wire::LeasesReply> reply = AskDaemon<wire::LeasesReply>(request, wire::LeasesRequest{});
+  if (!reply.ok()) return console.Fail(reply.failed());
+  Json document = Document();
+  document["leases"] = LeasesJson(reply.value().leases);
+  console.Print(document, LeasesText(reply.value().leases));
+  return client::kExitOk;
+}
+
+// A daemon that is not there is no failure here: its version is what is asked for, if any.
+int Version(const Request& request, Console& console) {
+  Outcome<wire::StatusReply> status = AskDaemon<wire::StatusReply>(request, wire::StatusRequest{});
+  Json document = Document();
+  document["stickyctl"] = STICKY_VERSION;
+  document["stickyd"] = nullptr;
+  document["protocol_min"] = wire::kProtocolMin;
+  document["protocol_max"] = wire::kProtocolMax;
+  std::string text = Format("stickyctl %s (protocol %d to %d)\n", STICKY_VERSION,
+                            wire::kProtocolMin, wire::kProtocolMax);
+  if (status.ok()) {
+    document["stickyd"] = status.value().version;
+    text += "stickyd " + Printable(status.value().version) +
+            Format(" (pid %llu, ", static_cast<unsigned long long>(status.value().pid)) +
+            Printable(status.value().socket_path) + ")\n";
+  } else {
+    text += "stickyd: " + Printable(status.failed().error.message) + "\n";
+  }
+  console.Print(document, text);
+  return client::kExitOk;
+}
+
+}  // namespace sticky::stickyctl

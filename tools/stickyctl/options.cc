@@ -1,0 +1,97 @@
+#include "tools/stickyctl/options.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "base/text.h"
+#include "flatbuffers/wire_codec.h"
+
+namespace sticky::stickyctl {
+namespace {
+
+Error Usage(const std::string& what) { return Error{Code::kInvalidArgument, what}; }
+
+Result<OptionSpec> Find(std::string_view name, std::span<const OptionSpec> known) {
+  std::vector<std::string_view> names;
+  for (const OptionSpec& spec : known) {
+    if (spec.name == name) return spec;
+    names.push_back(spec.name);
+  }
+  const std::string_view near = NearestWord(name, names.data(), names.size());
+  return Usage("unknown option '--" + Escape(name) + "'" +
+               (near.empty() ? "" : "; did you mean '--" + std::string(near) + "'?"));
+}
+
+}  // namespace
+
+Result<Options> Options::Parse(std::span<const std::string> words, const Grammar& grammar) {
+  Options options;
+  std::size_t at = 0;
+  bool only_operands = false;
+  while (at < words.size()) {
+    const std::string& word = words[at];
+    const bool is_option = !only_operands && word.size() > 1 && word.starts_with('-');
+    if (!is_option) {
+      if (grammar.command_follows) break;
+      options.operands_.push_back(word);
+      ++at;
+      continue;
+    }
+    ++at;
+    if (word == "--") {
+      only_operands = true;
+      continue;
+    }
+    if (!word.starts_with("--")) {
+      return Usage("unknown option '" + Escape(word) + "': options have long names, as --json");
+    }
+    const std::size_t equals = word.find('=');
+    const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
+    STICKY_ASSIGN(const OptionSpec spec, Find(name, grammar.options));
+    std::optional<std::string> value;
+    if (equals != std::string::npos) value = word.substr(equals + 1);
+    if (spec.kind == ValueKind::kNone && value) {
+      return Usage("option '--" + name + "' takes no value");
+    }
+    if (spec.kind == ValueKind::kRequired && !value) {
+      if (at == words.size()) return Usage("option '--" + name + "' wants a value after it");
+      value = words[at++];
+    }
+    if (!options.values_.emplace(name, value).second) {
+      return Usage("option '--" + name + "' is given twice");
+    }
+  }
+  options.command_.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
+  if (options.Has("help")) return options;
+  const bool wants_command = grammar.command_follows && !grammar.operand_names.empty();
+  if ((wants_command && options.command_.empty()) ||
+      options.operands_.size() < grammar.operand_count) {
+    return Usage(std::string(grammar.operand_names) + " is missing");
+  }
+  if (options.operands_.size() > grammar.operand_count) {
+    return Usage("'" + Escape(options.operands_[grammar.operand_count]) + "' is one word too many");
+  }
+  return options;
+}
+
+std::optional<std::string> Options::Value(std::string_view name) const {
+  const auto found = values_.find(name);
+  return found == values_.end() ? std::nullopt : found->second;
+}
+
+Result<std::uint32_t> Options::WaitMs(std::uint32_t otherwise_ms) const {
+  if (!Has("wait")) return std::uint32_t{0};
+  const std::optional<std::string> text = Value("wait");
+  if (!text) return otherwise_ms;
+  const bool plain = !text->empty() && text->find_first_not_of("0123456789.") == std::string::npos;
+  char* end = nullptr;
+  const double seconds = std::strtod(text->c_str(), &end);
+  if (!plain || *end != '\0' || !(seconds * 1000 <= wire::kWaitMsMax)) {
+    return Usage(Format("option '--wait=%s': want seconds, 0 to %u", Escape(*text).c_str(),
+                        wire::kWaitMsMax / 1000));
+  }
+  return static_cast<std::uint32_t>(std::llround(seconds * 1000));
+}
+
+}  // namespace sticky::stickyctl

@@ -1,0 +1,123 @@
+#include "tools/stickyctl/render_json.h"
+
+#include "base/text.h"
+
+namespace sticky::stickyctl {
+namespace {
+
+Json DigestJson(const std::optional<Digest>& digest) {
+  return digest ? Json(ToHex(*digest)) : Json(nullptr);
+}
+
+}  // namespace
+
+Json Document() { return Json{{"schema_version", kJsonSchemaVersion}}; }
+
+Json StateJson(const wire::StateInfo& state) {
+  Json json;
+  json["name"] = state.name;
+  json["phase"] = wire::Name(state.phase);
+  json["device"] = state.device;
+  json["dtype"] = Name(state.dtype);
+  json["source"] = state.source;
+  json["content_digest"] = DigestJson(state.content_digest);
+  json["template_digest"] = DigestJson(state.template_digest);
+  json["epoch"] = state.epoch;
+  json["arena_bytes"] = state.arena_bytes;
+  json["done_bytes"] = state.bytes_done;
+  json["tensor_count"] = state.tensor_count;
+  json["lease_count"] = state.lease_count;
+  json["hold_count"] = state.hold_count;
+  json["pinned"] = state.pinned;
+  json["huge_pages"] = state.huge_pages.empty() ? Json(nullptr) : Json(state.huge_pages);
+  json["age_ms"] = state.age_ms;
+  json["load_ms"] = state.load_ms;
+  json["failure"] = nullptr;
+  if (state.failure) {
+    json["failure"] = Json{{"code", client::Name(state.failure->code)},
+                           {"message", state.failure->message},
+                           {"os_code", state.failure->os_code}};
+  }
+  return json;
+}
+
+Json StatesJson(const std::vector<wire::StateInfo>& states) {
+  Json list = Json::array();
+  for (const wire::StateInfo& state : states) list.push_back(StateJson(state));
+  return list;
+}
+
+Json LeasesJson(const std::vector<wire::LeaseInfo>& leases) {
+  Json list = Json::array();
+  for (const wire::LeaseInfo& lease : leases) {
+    list.push_back(Json{{"lease_id", lease.lease_id},
+                        {"state", lease.state},
+                        {"epoch", lease.epoch},
+                        {"pid", lease.pid},
+                        {"uid", lease.uid},
+                        {"age_ms", lease.age_ms},
+                        {"hold", lease.hold},
+                        {"command", lease.command}});
+  }
+  return list;
+}
+
+Json StatusJson(const wire::StatusReply& status) {
+  Json json;
+  json["version"] = status.version;
+  json["pid"] = status.pid;
+  json["uid"] = status.uid;
+  json["uptime_ms"] = status.uptime_ms;
+  json["daemon_nonce"] = Format("%016llx", static_cast<unsigned long long>(status.nonce));
+  json["socket_path"] = status.socket_path;
+  json["cgroup"] = status.cgroup;
+  json["device"] = status.device;
+  json["auto_dtype"] = Name(status.best_dtype);
+  json["shutting_down"] = status.draining;
+  json["budget_bytes"] = status.budget_bytes;
+  json["used_bytes"] = status.used_bytes;
+  json["state_count"] = status.state_count;
+  json["lease_count"] = status.lease_count;
+  json["connection_count"] = status.connection_count;
+  json["connection_count_max"] = status.connection_count_max;
+  return json;
+}
+
+void AddManifest(const wire::ManifestView& manifest, Json& document) {
+  Json tensors = Json::array();
+  for (std::uint32_t i = 0; i < manifest.tensor_count(); ++i) {
+    const wire::TensorRef tensor = manifest.tensor(i);
+    tensors.push_back(
+        Json{{"name", tensor.name},
+             {"dtype", Name(tensor.dtype)},
+             {"shape", std::vector<std::int64_t>(tensor.shape.begin(), tensor.shape.end())},
+             {"arena", tensor.arena},
+             {"offset_bytes", tensor.offset},
+             {"size_bytes", tensor.size_bytes}});
+  }
+  Json assets = Json::array();
+  for (std::uint32_t i = 0; i < manifest.asset_count(); ++i) {
+    const wire::AssetRef asset = manifest.asset(i);
+    assets.push_back(Json{{"name", asset.name},
+                          {"arena", asset.arena},
+                          {"offset_bytes", asset.offset},
+                          {"size_bytes", asset.size_bytes}});
+  }
+  document["tensors"] = std::move(tensors);
+  document["assets"] = std::move(assets);
+}
+
+Json ErrorJson(const client::Failed& failed) {
+  Json document = Document();
+  document["error"] = Json{{"code", client::Name(failed.error.code)},
+                           {"message", failed.error.message},
+                           {"os_code", failed.error.os_code},
+                           {"exit_code", failed.exit_code()}};
+  return document;
+}
+
+std::string Dump(const Json& document) {
+  return document.dump(/*indent=*/-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
+}
+
+}  // namespace sticky::stickyctl

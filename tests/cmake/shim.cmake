@@ -40,3 +40,14 @@ if(NOT STICKY_SANITIZE)
   set_tests_properties(ShimPython PROPERTIES LABELS unit TIMEOUT 120 ENVIRONMENT
     "PYTHONPATH=${PROJECT_SOURCE_DIR}/shim/python;STICKYINVOC_LIBRARY=$<TARGET_FILE:stickyinvoc>;STICKY_FAKE_STICKYD=$<TARGET_FILE:sticky_fake_stickyd>")
 endif()
+
+sticky_test(invocation_test LABEL integration
+  SOURCES integration/invocation_test.cc
+  DEPS stickyinvoc sticky::test_daemon)
+add_dependencies(invocation_test stickyd sticky-loader stickyctl shim_adopt_probe)
+if(NOT STICKY_SANITIZE)
+  add_test(NAME Install
+    COMMAND "${STICKY_PYTHON}" -B "${CMAKE_CURRENT_SOURCE_DIR}/integration/install_test.py"
+            "${PROJECT_BINARY_DIR}")
+  set_tests_properties(Install PROPERTIES LABELS integration TIMEOUT 180)
+endif()

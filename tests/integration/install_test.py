@@ -1,0 +1,150 @@
+"""The installed tree, as someone who has nothing else uses it: the C example built with pkg-config,
+a CMake project that finds the package, and Python, all on a state of the installed daemon. Then
+the tree is moved, and works where it is.
+
+usage: install_test.py BUILD_FOLDER
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+BUILD = sys.argv[1]
+SOON_S = 60
+
+CMAKE_PROJECT = """
+cmake_minimum_required(VERSION 3.16)
+project(User LANGUAGES C CXX)
+find_package(StickyInvoc 0.1 REQUIRED)
+add_executable(user_c user.c)
+target_link_libraries(user_c PRIVATE StickyInvoc::stickyinvoc)
+add_executable(user_cxx user.cc)
+set_target_properties(user_cxx PROPERTIES CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON)
+target_link_libraries(user_cxx PRIVATE StickyInvoc::stickyinvoc)
+"""
+CXX_PROGRAM = """
+#include <cstdio>
+#include <stickyinvoc/stickyinvoc.hpp>
+int main() {
+  const auto state = sticky::client::State::Attach("toy").OrThrow();
+  for (const auto& tensor : state.Tensors()) std::printf("%s\\n", tensor.raw().name);
+}
+"""
+
+
+def write_safetensors(path):
+    header = {
+        "a.f32": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]},
+        "b.bf16": {"dtype": "BF16", "shape": [4], "data_offsets": [24, 32]},
+    }
+    text = json.dumps(header).encode()
+    data = struct.pack("<6f", 1, 2, 3, 4, 5, 6.5) + struct.pack("<4H", *([0x3FC0] * 4))
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+class InstallTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="stk"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.prefix = self.folder / "first"
+        self.run_command("cmake", "--install", BUILD, "--prefix", self.prefix)
+
+    def run_command(self, *command, **environment):
+        done = subprocess.run(
+            [str(part) for part in command],
+            env={**os.environ, **self.environment(), **environment},
+            capture_output=True,
+            text=True,
+            timeout=SOON_S,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, f"{command}\n{done.stdout}\n{done.stderr}")
+        return done.stdout
+
+    def environment(self):
+        return {
+            "STICKYINVOC_SOCKET": str(self.folder / "run" / "s"),
+            "PKG_CONFIG_PATH": str(self.library_folder() / "pkgconfig"),
+        }
+
+    def library_folder(self):
+        found = list(self.prefix.rglob("libstickyinvoc.so"))
+        return found[0].parent if found else self.prefix
+
+    def start_daemon(self):
+        (self.folder / "run").mkdir(mode=0o700)
+        log = open(self.folder / "log", "w", encoding="utf-8")
+        self.addCleanup(log.close)
+        daemon = subprocess.Popen(
+            [self.prefix / "bin" / "stickyd"],
+            env={**os.environ, **self.environment()},
+            stdout=log,
+            stderr=log,
+        )
+        self.addCleanup(daemon.wait, SOON_S)
+        self.addCleanup(daemon.terminate)
+        write_safetensors(self.folder / "toy.safetensors")
+        template = self.folder / "toy.yaml"
+        template.write_text("name: toy\nsource:\n  path: toy.safetensors\n", encoding="utf-8")
+        while not (self.folder / "run" / "s").exists():
+            self.assertIsNone(daemon.poll(), (self.folder / "log").read_text(encoding="utf-8"))
+            os.sched_yield()
+        self.run_command(self.prefix / "bin" / "stickyctl", "load", template, "--wait")
+
+    def build_example(self, name):
+        """With a plain C compiler and what pkg-config says; gives the program's path."""
+        program = self.folder / name
+        flags = self.run_command("pkg-config", "--cflags", "--libs", "stickyinvoc").split()
+        source = self.prefix / "share" / "stickyinvoc" / "examples" / "sum.c"
+        strict = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
+        self.run_command("cc", *strict, source, *flags, "-o", program)
+        return program
+
+    def check_all(self, name):
+        path = {"LD_LIBRARY_PATH": str(self.library_folder())}
+        program = self.build_example(name)
+        self.assertEqual(
+            self.run_command(program, "toy", "a.f32", **path), "a.f32: 6 elements, sum 21.500000\n"
+        )
+        self.assertEqual(
+            self.run_command(program, "toy", "b.bf16", **path), "b.bf16: 4 elements, sum 6.000000\n"
+        )
+        code = "import stickyinvoc as s; print(s.attach('toy').tensor('a.f32').sum())"
+        packages = {"PYTHONPATH": str(self.prefix / "share" / "stickyinvoc" / "python")}
+        self.assertEqual(self.run_command(sys.executable, "-B", "-c", code, **packages), "21.5\n")
+
+    def check_cmake_package(self):
+        project = self.folder / "project"
+        project.mkdir()
+        (project / "CMakeLists.txt").write_text(CMAKE_PROJECT, encoding="utf-8")
+        (project / "user.cc").write_text(CXX_PROGRAM, encoding="utf-8")
+        example = self.prefix / "share" / "stickyinvoc" / "examples" / "sum.c"
+        shutil.copy(example, project / "user.c")
+        build = project / "build"
+        self.run_command(
+            "cmake", "-S", project, "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}"
+        )
+        self.run_command("cmake", "--build", build)
+        self.assertEqual(self.run_command(build / "user_cxx"), "a.f32\nb.bf16\n")
+        self.assertIn("sum 21.5", self.run_command(build / "user_c", "toy", "a.f32"))
+
+    def test_the_installed_tree_works_and_may_be_moved(self):
+        self.start_daemon()
+        self.check_all("before")
+        self.check_cmake_package()
+        moved = self.folder / "second"
+        self.prefix.rename(moved)
+        self.prefix = moved
+        self.check_all("after")
+        loaded = self.run_command("ldd", moved / "bin" / "stickyctl")
+        self.assertNotIn("not found", loaded)
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

@@ -54,7 +54,7 @@ class [[nodiscard]] Result {
     STICKY_CHECK(ok());
     return *std::get_if<0>(&state_);
   }
-  T&& value() && {
+  T value() && {  // by value: `for (auto& x : Make().value())` must not dangle
     STICKY_CHECK(ok());
     return std::move(*std::get_if<0>(&state_));
   }

@@ -14,22 +14,6 @@ namespace {
 constexpr std::size_t kEscapedBytesMax = 512;
 constexpr std::size_t kPrintableBytesMax = 8192;
 
-// Length of the UTF-8 sequence at the front of `text`; 0 when it is not valid (Unicode 15, table
-// 3-7: no overlong forms, no surrogates, nothing past U+10FFFF).
-std::size_t Utf8Length(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  const unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || text.size() < length) return 0;
-  for (std::size_t i = 1; i < length; ++i) {
-    if ((byte(i) & 0xC0) != 0x80) return 0;
-  }
-  if ((lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xED && byte(1) > 0x9F)) return 0;
-  if ((lead == 0xF0 && byte(1) < 0x90) || (lead == 0xF4 && byte(1) > 0x8F)) return 0;
-  return length;
-}
-
 // U+0080 to U+009F are control characters too; some terminals obey them.
 bool IsC1Control(std::string_view sequence) {
   return sequence.size() == 2 && sequence[0] == '\xC2' &&
@@ -41,7 +25,8 @@ std::string WriteOut(std::string_view text, bool quoted, std::size_t bytes_max) 
   std::string out;
   for (std::size_t i = 0; i < text.size();) {
     if (out.size() >= bytes_max) return out + "...";
-    const std::size_t length = Utf8Length(text.substr(i));
+    const int character_bytes = Utf8CharacterBytes(text.substr(i));
+    const auto length = static_cast<std::size_t>(std::max(character_bytes, 0));
     const char c = text[i];
     if (length > 1 && !IsC1Control(text.substr(i, length))) {
       out += text.substr(i, length);
@@ -82,11 +67,29 @@ std::string Format(const char* format, ...) {
 
 bool IsUtf8(std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
-    const std::size_t length = Utf8Length(text.substr(i));
+    const int character_bytes = Utf8CharacterBytes(text.substr(i));
+    const auto length = static_cast<std::size_t>(std::max(character_bytes, 0));
     if (length == 0) return false;
     i += length;
   }
   return true;
+}
+
+int Utf8CharacterBytes(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  if (lead < 0x80) return 1;
+  if (lead < 0xC2 || lead > 0xF4) return -1;
+  const int length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  for (std::size_t i = 1; i < static_cast<std::size_t>(length); ++i) {
+    if (i >= text.size()) return 0;
+    const auto byte = static_cast<unsigned char>(text[i]);
+    // The second byte decides about overlong forms, surrogates and what lies past the end.
+    const bool second = i == 1;
+    const unsigned char low = second && lead == 0xE0 ? 0xA0 : second && lead == 0xF0 ? 0x90 : 0x80;
+    const unsigned char high = second && lead == 0xED ? 0x9F : second && lead == 0xF4 ? 0x8F : 0xBF;
+    if (byte < low || byte > high) return -1;
+  }
+  return length;
 }
 
 std::string Escape(std::string_view text) {

@@ -27,6 +27,11 @@ std::string Printable(std::string_view text);
 // Whether all of `text` is valid UTF-8: no overlong forms, no surrogates, nothing past U+10FFFF.
 bool IsUtf8(std::string_view text);
 
+// Bytes of the UTF-8 character at the front of `text` (not empty): 1 to 4; 0 when the text ends
+// within it; -1 when no character begins so.
+// Source: The Unicode Standard, table 3-7: no overlong forms, no surrogates, nothing past U+10FFFF.
+int Utf8CharacterBytes(std::string_view text);
+
 // "1.50 GiB", "12 B": for people; scripts get whole bytes.
 std::string ByteCount(std::uint64_t bytes);
 

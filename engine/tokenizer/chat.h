@@ -23,20 +23,19 @@ struct ChatMessage {
   std::string role;  // "system", "user", "assistant"
   std::string content;
 };
-struct ChatPiece {
-  std::string text;
-  Markup markup = Markup::kLiteral;
-};
-
 class ChatTemplate {
  public:
+  // ChatML: every turn is <|im_start|>ROLE, a line end, the content, <|im_end|>, a line end.
+  // default_system: said when a conversation does not begin with a system turn; empty: nothing is.
+  static ChatTemplate ChatMl(std::string default_system);
+
   // `published`: the Jinja text that the model came with (asset `chat_template`).
   // Errors: kInvalidArgument for an empty or unknown template, naming the known ones.
   static Result<ChatTemplate> Recognise(std::string_view published);
 
   // add_generation_prompt: end with the opening of the assistant's turn.
   // Errors: kInvalidArgument for a conversation that the template refuses, with the reason.
-  Result<std::vector<ChatPiece>> Render(const std::vector<ChatMessage>& messages,
+  Result<std::vector<TextPiece>> Render(const std::vector<ChatMessage>& messages,
                                         bool add_generation_prompt) const;
 
   std::string_view name() const { return name_; }  // "chatml"

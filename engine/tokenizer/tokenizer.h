@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,14 +25,23 @@ enum class Markup : std::int8_t {
   kSpecial,      // control tokens: for text of our own templates
 };
 
+// A part of a text. Parts are encoded as one text: only markup is looked for within its own part.
+struct TextPiece {
+  std::string text;
+  Markup markup = Markup::kLiteral;
+};
+
+inline constexpr std::size_t kTextBytesMax = 64u << 20;
+
 class Tokenizer {
  public:
   // `vocabulary`'s bytes must outlive the tokenizer.
   // Errors: kCorrupt when a pre-tokenizer pattern does not compile, with the pattern.
   static Result<Tokenizer> Open(const weights::Vocabulary& vocabulary);
 
-  // Ids of `text`, any bytes (invalid UTF-8 and NUL included). No BOS or EOS is added.
-  // Errors: kInvalidArgument past 2^30 bytes.
+  // Ids of the pieces' text, any bytes (invalid UTF-8 and NUL included). No BOS or EOS is added.
+  // Errors: kInvalidArgument past kTextBytesMax, or for a byte that the vocabulary cannot write.
+  Result<std::vector<std::int32_t>> Encode(std::span<const TextPiece> pieces) const;
   Result<std::vector<std::int32_t>> Encode(std::string_view text, Markup markup) const;
 
   const weights::Vocabulary& vocabulary() const;

@@ -1,0 +1,3 @@
+sticky_test(tokenizer_conformance_test LABEL conformance
+  SOURCES conformance/tokenizer_test.cc
+  DEPS sticky::tokenizer sticky::llm_source nlohmann_json::nlohmann_json)

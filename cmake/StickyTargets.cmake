@@ -22,6 +22,8 @@ target_compile_options(sticky_flags INTERFACE
   "$<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wshadow;-Wconversion;-Wnon-virtual-dtor>"
   "$<$<COMPILE_LANG_AND_ID:CXX,Clang>:-Wthread-safety>"
   "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${STICKY_WERROR}>>:-Werror>")
+# A library that a program does not use costs every short-lived start of it.
+target_link_options(sticky_flags INTERFACE "-Wl,--as-needed")
 if(STICKY_SANITIZE)
   target_compile_options(sticky_flags INTERFACE
     "-fsanitize=${STICKY_SANITIZE};-fno-omit-frame-pointer;-fno-sanitize-recover=all")

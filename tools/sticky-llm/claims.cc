@@ -1,0 +1,87 @@
+#include "tools/sticky-llm/claims.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <nlohmann/json.hpp>
+
+#include "base/text.h"
+
+namespace sticky::llm {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Error Bad(const std::string& reason) {
+  return Error{Code::kCorrupt, "read a line of JSON: " + reason};
+}
+
+Result<Json> ParseObject(std::string_view line) {
+  Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded()) return Bad("it is not JSON");
+  if (!json.is_object()) return Bad("it is not an object");
+  return json;
+}
+
+Result<std::int64_t> IdOf(const Json& json) {
+  const auto id = json.find("id");
+  if (id == json.end() || !id->is_number_integer()) return Bad("'id' wants a whole number");
+  return id->get<std::int64_t>();
+}
+
+Result<std::optional<std::size_t>> LabelOf(const Json& json) {
+  const auto label = json.find("label");
+  if (label == json.end() || label->is_null()) return std::optional<std::size_t>();
+  if (label->is_string()) {
+    const auto found = std::find(kLabels.begin(), kLabels.end(), label->get<std::string>());
+    if (found != kLabels.end()) {
+      return std::optional(static_cast<std::size_t>(found - kLabels.begin()));
+    }
+  }
+  return Bad("'label' wants SUPPORTS, REFUTES or NOT ENOUGH INFO, found " + Escape(label->dump()));
+}
+
+}  // namespace
+
+Result<Claim> ParseClaim(std::string_view line) {
+  STICKY_ASSIGN(const Json json, ParseObject(line));
+  Claim claim;
+  STICKY_ASSIGN(claim.id, IdOf(json));
+  STICKY_ASSIGN(claim.label, LabelOf(json));
+  const auto text = json.find("claim");
+  if (text == json.end() || !text->is_string() || text->get<std::string>().empty()) {
+    return Bad("'claim' wants text");
+  }
+  claim.text = text->get<std::string>();
+  return claim;
+}
+
+std::size_t Verdict::best() const {
+  return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+}
+
+std::string FormatVerdict(const Verdict& verdict) {
+  constexpr double kDigits = 1e5;
+  Json scores = Json::object();
+  for (std::size_t i = 0; i < kLabels.size(); ++i) {
+    scores[std::string(kLabels[i])] = std::round(verdict.scores[i] * kDigits) / kDigits;
+  }
+  Json json = {{"id", verdict.id}, {"claim", verdict.claim}};
+  if (verdict.label) json["label"] = kLabels[*verdict.label];
+  json["verdict"] = kLabels[verdict.best()];
+  json["scores"] = scores;
+  return json.dump();
+}
+
+Result<VerdictSummary> ParseVerdict(std::string_view line) {
+  STICKY_ASSIGN(const Json json, ParseObject(line));
+  VerdictSummary summary;
+  STICKY_ASSIGN(summary.id, IdOf(json));
+  STICKY_ASSIGN(const std::optional<std::size_t> label, LabelOf(json));
+  const auto verdict = json.find("verdict");
+  if (verdict == json.end() || !verdict->is_string()) return Bad("'verdict' is missing");
+  if (label) summary.correct = verdict->get<std::string>() == kLabels[*label];
+  return summary;
+}
+
+}  // namespace sticky::llm

@@ -1,0 +1,207 @@
+#include "tools/sticky-llm/verify.h"
+
+#include <fstream>
+#include <set>
+
+#include "base/text.h"
+#include "engine/sampler.h"
+#include "tools/sticky-llm/verdict_file.h"
+
+namespace sticky::llm {
+namespace {
+
+// Bounds the KV cache of the label texts: each holds a copy of its claim's prompt.
+constexpr std::size_t kClaimsScoredAtOnce = 8;
+constexpr std::size_t kLineBytesMax = 1u << 20;
+constexpr char kPromptVersion[] = "1";  // raised when the prompt below changes
+
+struct Prompt {
+  std::vector<std::int32_t> ids;
+  engine::SequenceId sequence{0};
+};
+
+Result<std::vector<std::int32_t>> EncodeClaim(const Session& session,
+                                              const engine::ChatTemplate& chat,
+                                              const std::string& claim) {
+  STICKY_ASSIGN(const std::vector<engine::TextPiece> pieces,
+                chat.Render({{"system", "You check claims."},
+                             {"user", "Claim: " + claim +
+                                          "\nIs the claim true? Answer SUPPORTS, REFUTES or NOT "
+                                          "ENOUGH INFO."}},
+                            /*add_generation_prompt=*/true));
+  return session.tokenizer().Encode(pieces);
+}
+
+using LabelIds = std::array<std::vector<std::int32_t>, kLabels.size()>;
+
+Result<LabelIds> EncodeLabels(const Session& session) {
+  LabelIds ids;
+  for (std::size_t i = 0; i < kLabels.size(); ++i) {
+    STICKY_ASSIGN(ids[i], session.tokenizer().Encode(kLabels[i], engine::Markup::kLiteral));
+  }
+  return ids;
+}
+
+// Runs all prompts as one batch; the first token of each label is scored from their last logits.
+Status RunPrompts(Session& session, std::span<Prompt> prompts, const LabelIds& labels,
+                  std::span<Verdict> verdicts) {
+  std::vector<engine::Chunk> chunks;
+  for (Prompt& prompt : prompts) {
+    STICKY_ASSIGN(prompt.sequence,
+                  session.model().AddSequence(static_cast<int>(prompt.ids.size())));
+    chunks.push_back({prompt.sequence, prompt.ids, prompt.ids.size() - 1});
+  }
+  return session.model().Forward(
+      chunks, [&](std::size_t chunk, std::size_t, std::span<const float> logits) -> Status {
+        for (std::size_t i = 0; i < kLabels.size(); ++i) {
+          verdicts[chunk].scores[i] += engine::LogProbability(logits, labels[i][0]);
+        }
+        return Ok{};
+      });
+}
+
+// Runs the rest of each label's text behind a copy of each prompt.
+Status RunLabels(Session& session, std::span<const Prompt> prompts, const LabelIds& labels,
+                 std::span<Verdict> verdicts) {
+  std::vector<engine::Chunk> chunks;
+  for (const Prompt& prompt : prompts) {
+    for (const std::vector<std::int32_t>& label : labels) {
+      const auto capacity = static_cast<int>(prompt.ids.size() + label.size());
+      STICKY_ASSIGN(const engine::SequenceId fork,
+                    session.model().ForkSequence(prompt.sequence, /*length=*/-1, capacity));
+      chunks.push_back({fork, std::span(label).first(label.size() - 1), 0});
+    }
+  }
+  std::vector<engine::Chunk> asked;
+  std::vector<std::size_t> index_of;
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    if (chunks[i].tokens.empty()) continue;  // a label of one token is scored already
+    asked.push_back(chunks[i]);
+    index_of.push_back(i);
+  }
+  const Status done = session.model().Forward(
+      asked, [&](std::size_t chunk, std::size_t token, std::span<const float> logits) -> Status {
+        const std::size_t index = index_of[chunk];
+        const std::size_t label = index % kLabels.size();
+        verdicts[index / kLabels.size()].scores[label] +=
+            engine::LogProbability(logits, labels[label][token + 1]);
+        return Ok{};
+      });
+  for (const engine::Chunk& chunk : chunks) session.model().DropSequence(chunk.sequence);
+  return done;
+}
+
+struct Input {
+  std::vector<Claim> claims;
+  std::int64_t bad_line_count = 0;
+};
+
+Result<Input> ReadClaims(const VerifyOptions& options,
+                         const std::function<void(std::int64_t, const Error&)>& on_bad_line) {
+  std::ifstream file(options.input_path);
+  if (!file.is_open()) return ErrnoError("read '" + Escape(options.input_path) + "'", errno);
+  Input input;
+  std::set<std::int64_t> ids;
+  std::string line;
+  for (std::int64_t number = 1; std::getline(file, line); ++number) {
+    if (line.empty()) continue;
+    Result<Claim> claim = line.size() > kLineBytesMax
+                              ? Error{Code::kCorrupt, Format("read a line of JSON: it has %zu "
+                                                             "bytes, at most %zu are read",
+                                                             line.size(), kLineBytesMax)}
+                              : ParseClaim(line);
+    if (claim.ok() && !ids.insert(claim.value().id).second) {
+      claim = Error{Code::kCorrupt, Format("read a line of JSON: id %lld stands twice",
+                                           static_cast<long long>(claim.value().id))};
+    }
+    if (!claim.ok()) {
+      if (options.strict) {
+        return Error{Code::kCorrupt,
+                     Format("%s:%lld: %s", Escape(options.input_path).c_str(),
+                            static_cast<long long>(number), claim.error().message.c_str())};
+      }
+      ++input.bad_line_count;
+      on_bad_line(number, claim.error());
+      continue;
+    }
+    input.claims.push_back(std::move(claim).value());
+    const auto count = static_cast<std::int64_t>(input.claims.size());
+    if (options.limit > 0 && count >= options.limit) break;
+  }
+  return input;
+}
+
+void Count(const VerdictSummary& verdict, VerifySummary& summary) {
+  ++summary.claim_count;
+  if (!verdict.correct) return;
+  ++summary.labelled_count;
+  summary.correct_count += *verdict.correct ? 1 : 0;
+}
+
+}  // namespace
+
+Result<std::vector<Verdict>> Judge(Session& session, std::span<const Claim> claims, Clock& clock) {
+  STICKY_ASSIGN(const engine::ChatTemplate chat, session.Chat());
+  STICKY_ASSIGN(const LabelIds labels, EncodeLabels(session));
+  std::vector<Prompt> prompts(claims.size());
+  std::vector<Verdict> verdicts(claims.size());
+  for (std::size_t i = 0; i < claims.size(); ++i) {
+    STICKY_ASSIGN(prompts[i].ids, EncodeClaim(session, chat, claims[i].text));
+    verdicts[i] = {claims[i].id, claims[i].text, claims[i].label, {}};
+  }
+  STICKY_TRY(RunPrompts(session, prompts, labels, verdicts));
+  clock.FirstToken();
+  for (std::size_t at = 0; at < claims.size(); at += kClaimsScoredAtOnce) {
+    const std::size_t count = std::min(kClaimsScoredAtOnce, claims.size() - at);
+    STICKY_TRY(RunLabels(session, std::span(prompts).subspan(at, count), labels,
+                         std::span(verdicts).subspan(at, count)));
+    for (const Prompt& prompt : std::span(prompts).subspan(at, count)) {
+      session.model().DropSequence(prompt.sequence);
+    }
+  }
+  return verdicts;
+}
+
+Result<VerifySummary> Verify(Session& session, const VerifyOptions& options, Clock& clock,
+                             const std::function<void(std::int64_t, const Error&)>& on_bad_line,
+                             const std::function<void(const VerifySummary&)>& on_progress) {
+  STICKY_ASSIGN(const Input input, ReadClaims(options, on_bad_line));
+  // The same claims under the same weights give the same verdicts; anything else must not be mixed.
+  STICKY_ASSIGN(
+      VerdictFile file,
+      VerdictFile::Open(options.output_path,
+                        Format("{\"verdicts_for\": \"%s\", \"content_digest\": \"%s\", "
+                               "\"prompt\": %s}",
+                               Escape(options.input_path).c_str(),
+                               ToHex(session.source().content_digest()).c_str(), kPromptVersion)));
+  VerifySummary summary;
+  summary.bad_line_count = input.bad_line_count;
+  for (const VerdictSummary& verdict : file.earlier()) Count(verdict, summary);
+  summary.resumed_count = summary.claim_count;
+  std::vector<Claim> batch;
+  for (std::size_t i = 0; i <= input.claims.size(); ++i) {
+    const bool last = i == input.claims.size();
+    if (!last && !file.Has(input.claims[i].id)) batch.push_back(input.claims[i]);
+    if (batch.empty() || (!last && batch.size() < static_cast<std::size_t>(options.batch)))
+      continue;
+    if (interrupted_by != 0) {
+      summary.interrupted = true;
+      return summary;
+    }
+    STICKY_ASSIGN(const std::vector<Verdict> verdicts, Judge(session, batch, clock));
+    std::string lines;
+    for (const Verdict& verdict : verdicts) {
+      lines += FormatVerdict(verdict) + "\n";
+      const bool labelled = verdict.label.has_value();
+      Count({verdict.id, labelled ? std::optional(verdict.best() == *verdict.label) : std::nullopt},
+            summary);
+    }
+    STICKY_TRY(file.Append(lines));
+    batch.clear();
+    on_progress(summary);
+  }
+  STICKY_TRY(file.Finish());
+  return summary;
+}
+
+}  // namespace sticky::llm

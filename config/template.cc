@@ -1,5 +1,6 @@
 #include "config/template.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <optional>
 
@@ -23,7 +24,13 @@ std::optional<std::string> HomeFolder() {
 Result<std::string> ExpandPath(const std::string& text) {
   std::string out;
   std::size_t at = 0;
-  if (text == "~" || text.starts_with("~/")) {
+  if (text.starts_with('~') && text.size() > 1 && text[1] != '/') {
+    return Error{Code::kInvalidArgument,
+                 "'" + Escape(text) +
+                     "': of home folders only your own (~/) is known; write the "
+                     "whole path, or ./~ for a name that begins so"};
+  }
+  if (text.starts_with('~')) {
     const std::optional<std::string> home = HomeFolder();
     if (!home) return Error{Code::kInvalidArgument, "'~': there is no home folder"};
     out = *home;
@@ -50,6 +57,45 @@ Result<std::string> ExpandPath(const std::string& text) {
   return out;
 }
 
+// Without the parts of a path that change nothing: "./" and doubled slashes. Links keep "a/.." from
+// being one of them.
+std::string Tidy(const std::string& path) {
+  std::string out;
+  std::size_t at = 0;
+  while (at < path.size()) {
+    const std::size_t end = std::min(path.find('/', at), path.size());
+    const std::string part = path.substr(at, end - at);
+    if (!part.empty() && part != ".") out += "/" + part;
+    at = end + 1;
+  }
+  return out.empty() ? "/" : out;
+}
+
+// The rule for names of states, as the wire protocol has it: they stand in commands, logs and
+// environment variables, so nothing in them means anything to a shell or a terminal.
+bool IsStateName(const std::string& name) {
+  constexpr std::size_t kNameBytesMax = 128;
+  const auto is_word = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  };
+  return !name.empty() && name.size() <= kNameBytesMax && is_word(name[0]) &&
+         std::all_of(name.begin(), name.end(), [&](char c) {
+           return is_word(c) || c == '.' || c == '_' || c == '-' || c == '+';
+         });
+}
+
+Result<std::string> ReadName(const YamlMapping& top) {
+  STICKY_ASSIGN(const auto name, top.Text("name"));
+  if (!name || name->empty()) return top.At("name", "'name' is missing: what the state is called");
+  if (!IsStateName(*name)) {
+    return top.At("name",
+                  "'name' wants 1 to 128 of A-Z a-z 0-9 . _ - +, a letter or digit first, "
+                  "found '" +
+                      Escape(*name) + "'");
+  }
+  return *name;
+}
+
 Result<DtypeChoice> ReadDtype(const YamlMapping& top) {
   STICKY_ASSIGN(const auto text, top.Text("dtype"));
   if (!text) return DtypeChoice::kAuto;
@@ -69,14 +115,14 @@ Result<std::string> ReadSource(const YamlMapping& top, const std::string& direct
   }
   const Result<std::string> path = ExpandPath(*text);
   if (!path.ok()) return source.At("path", "'source.path': " + path.error().message);
-  if (path.value().starts_with('/')) return path.value();
-  return directory + "/" + path.value();
+  return Tidy(path.value().starts_with('/') ? path.value() : directory + "/" + path.value());
 }
 
 // One line a fact, whatever the spelling was: two templates that mean the same have one digest.
+// What only says how long the state stays is no part of it.
 std::string Canonical(const Template& made) {
-  return "name=" + made.name + "\nsource.path=" + made.source_path + "\ndevice=" + made.device +
-         "\ndtype=" + Name(made.dtype) +
+  return "name=" + made.name + "\nsource.path=" + std::to_string(made.source_path.size()) + ":" +
+         made.source_path + "\ndevice=" + made.device + "\ndtype=" + Name(made.dtype) +
          "\nmemory.huge_pages=" + (made.huge_pages ? "true" : "false") + "\n";
 }
 
@@ -88,9 +134,7 @@ Result<Template> ParseTemplate(std::string_view text, const std::string& directo
   STICKY_TRY(top.OnlyKeys({"name", "source", "device", "dtype", "lifetime", "memory"}));
   Template made;
 
-  STICKY_ASSIGN(const auto name, top.Text("name"));
-  if (!name || name->empty()) return top.At("name", "'name' is missing: what the state is called");
-  made.name = *name;
+  STICKY_ASSIGN(made.name, ReadName(top));
   STICKY_ASSIGN(made.source_path, ReadSource(top, directory));
   STICKY_ASSIGN(made.dtype, ReadDtype(top));
   STICKY_ASSIGN(const auto device, top.Text("device"));

@@ -1,5 +1,6 @@
 #include "config/yaml_reader.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <set>
@@ -18,11 +19,30 @@
 namespace sticky::config {
 namespace {
 
+constexpr const char* kQuotedTag = "!";
+
 Error PlacedError(Code code, const std::string& file, const YAML::Mark& mark,
                   const std::string& what) {
   if (mark.is_null()) return Error{code, Escape(file) + ": " + what};
   return Error{code, Format("%s:%d:%d: %s", Escape(file).c_str(), mark.line + 1, mark.column + 1,
                             what.c_str())};
+}
+
+// A tab in the indentation makes yaml-cpp complain of something further on: say what it is.
+Error SyntaxError(std::string_view text, const std::string& file, const YAML::Exception& error) {
+  YAML::Mark mark = error.mark;
+  std::string what = "not YAML: " + Escape(error.msg);
+  std::size_t begin = 0;
+  for (int line = 0; line < mark.line && begin < text.size(); ++line) {
+    begin = std::min(text.find('\n', begin), text.size() - 1) + 1;
+  }
+  const std::size_t indent = std::min(text.find_first_not_of(" \t", begin), text.size()) - begin;
+  const std::size_t tab = text.substr(begin, indent).find('\t');
+  if (!mark.is_null() && tab != std::string_view::npos) {
+    mark.column = static_cast<int>(tab);
+    what += "; the line is indented with a tab, and YAML wants blanks";
+  }
+  return PlacedError(Code::kCorrupt, file, mark, what);
 }
 
 // Watches the parser's events before any tree is built: yaml-cpp keeps both of two equal keys, and
@@ -31,23 +51,29 @@ class Inspector : public YAML::EventHandler {
  public:
   explicit Inspector(std::string file) : file_(std::move(file)) {}
 
-  void OnDocumentStart(const YAML::Mark&) override {}
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++document_count_ > 1) Complain(mark, "more than one document in the file");
+  }
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { Scalar(mark, "null"); }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     Complain(mark, "aliases (*name) are not supported here");
   }
-  void OnScalar(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                 const std::string& value) override {
+    CheckTag(mark, tag);
+    if (value.find('\0') != std::string::npos) Complain(mark, "a NUL character in a value");
     Scalar(mark, value);
   }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                        YAML::EmitterStyle::value) override {
+    CheckTag(mark, tag);
     Open(mark, /*is_map=*/false);
   }
   void OnSequenceEnd() override { Close(); }
-  void OnMapStart(const YAML::Mark& mark, const std::string&, YAML::anchor_t,
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
                   YAML::EmitterStyle::value) override {
+    CheckTag(mark, tag);
     Open(mark, /*is_map=*/true);
   }
   void OnMapEnd() override { Close(); }
@@ -63,6 +89,11 @@ class Inspector : public YAML::EventHandler {
 
   void Complain(const YAML::Mark& mark, const std::string& what) {
     if (!complaint_) complaint_ = PlacedError(Code::kInvalidArgument, file_, mark, what);
+  }
+  // "?" and "!" are what yaml-cpp reports for a plain and a quoted scalar without a tag.
+  void CheckTag(const YAML::Mark& mark, const std::string& tag) {
+    if (tag.empty() || tag == "?" || tag == kQuotedTag) return;
+    Complain(mark, "tags (" + Escape(tag) + ") are not supported here");
   }
   void Scalar(const YAML::Mark& mark, const std::string& value) {
     Count(mark);
@@ -90,6 +121,7 @@ class Inspector : public YAML::EventHandler {
   std::vector<Level> levels_;
   std::optional<Error> complaint_;
   int node_count_ = 0;
+  int document_count_ = 0;
 };
 
 std::string KindOf(const YAML::Node& node) {
@@ -112,6 +144,12 @@ struct YamlMapping::Impl {
       if (entry.first.IsScalar() && entry.first.Scalar() == key) return entry.second;
     }
     return YAML::Node(YAML::NodeType::Undefined);
+  }
+  YAML::Mark KeyMark(std::string_view key) const {
+    for (const auto& entry : node) {
+      if (entry.first.IsScalar() && entry.first.Scalar() == key) return entry.first.Mark();
+    }
+    return node.Mark();
   }
   std::string Named(std::string_view key) const {
     return path.empty() ? std::string(key) : path + "." + std::string(key);
@@ -145,7 +183,10 @@ Result<YamlMapping> YamlMapping::Parse(std::string_view text, const std::string&
     }
     return YamlMapping(std::move(impl));
   } catch (const YAML::Exception& error) {
-    return PlacedError(Code::kCorrupt, file_name, error.mark, "not YAML: " + Escape(error.msg));
+    return SyntaxError(text, file_name, error);
+  } catch (const std::exception& error) {
+    return PlacedError(Code::kCorrupt, file_name, YAML::Mark::null_mark(),
+                       "not YAML: " + Escape(error.what()));
   }
 }
 
@@ -172,17 +213,22 @@ Status YamlMapping::OnlyKeys(const std::vector<std::string_view>& known) const {
 bool YamlMapping::Has(std::string_view key) const { return impl_->Find(key).IsDefined(); }
 
 Error YamlMapping::At(std::string_view key, const std::string& what) const {
-  const YAML::Node node = impl_->Find(key);
-  return PlacedError(Code::kInvalidArgument, impl_->file,
-                     node.IsDefined() ? node.Mark() : impl_->node.Mark(), what);
+  const YAML::Node value = impl_->Find(key);
+  YAML::Mark mark = value.IsDefined() ? value.Mark() : impl_->node.Mark();
+  // Of a value that is not there, yaml-cpp gives the place of what comes next.
+  if (value.IsDefined() && value.IsNull()) mark = impl_->KeyMark(key);
+  return PlacedError(Code::kInvalidArgument, impl_->file, mark, what);
 }
 
 Result<YamlMapping> YamlMapping::Mapping(std::string_view key) const {
   auto impl = std::make_shared<Impl>();
   impl->file = impl_->file;
   impl->path = impl_->Named(key);
-  impl->node = impl_->Find(key);
-  if (!impl->node.IsDefined()) impl->node = YAML::Node(YAML::NodeType::Map);
+  impl->node.reset(impl_->Find(key));
+  // A section whose every key is commented out is an empty one.
+  if (!impl->node.IsDefined() || impl->node.IsNull()) {
+    impl->node.reset(YAML::Node(YAML::NodeType::Map));  // `=` would write into the parent's tree
+  }
   if (!impl->node.IsMap()) {
     return At(key, "'" + impl->path + "' wants a mapping, found " + KindOf(impl->node));
   }
@@ -197,8 +243,17 @@ Result<std::optional<std::string>> YamlMapping::Text(std::string_view key) const
   return std::optional<std::string>(node.Scalar());
 }
 
+Result<std::optional<std::string>> YamlMapping::Plain(std::string_view key,
+                                                      const char* wanted) const {
+  STICKY_ASSIGN(std::optional<std::string> text, Text(key));
+  if (text && impl_->Find(key).Tag() == kQuotedTag) {
+    return At(key, "'" + impl_->Named(key) + "' wants " + wanted + ", found text in quotes");
+  }
+  return text;
+}
+
 Result<std::optional<bool>> YamlMapping::Bool(std::string_view key) const {
-  STICKY_ASSIGN(const std::optional<std::string> text, Text(key));
+  STICKY_ASSIGN(const std::optional<std::string> text, Plain(key, "true or false"));
   if (!text) return std::optional<bool>();
   if (*text == "true") return std::optional<bool>(true);
   if (*text == "false") return std::optional<bool>(false);
@@ -207,7 +262,7 @@ Result<std::optional<bool>> YamlMapping::Bool(std::string_view key) const {
 
 Result<std::optional<std::uint32_t>> YamlMapping::Number(std::string_view key, std::uint32_t least,
                                                          std::uint32_t most) const {
-  STICKY_ASSIGN(const std::optional<std::string> text, Text(key));
+  STICKY_ASSIGN(const std::optional<std::string> text, Plain(key, "a whole number"));
   if (!text) return std::optional<std::uint32_t>();
   std::uint32_t value = 0;
   const char* const end = text->data() + text->size();

@@ -22,7 +22,8 @@ inline constexpr int kYamlDepthMax = 16;
 inline constexpr int kYamlNodesMax = 10'000;
 
 // Errors: kCorrupt when the text is not YAML; kInvalidArgument when the top is not a mapping, a key
-//   stands twice, or the text is larger or deeper than the limits or uses aliases.
+//   stands twice, there is a second document, a tag, an alias or a NUL, or the text is larger or
+//   deeper than the limits.
 class YamlMapping {
  public:
   static Result<YamlMapping> Parse(std::string_view text, const std::string& file_name);
@@ -31,7 +32,7 @@ class YamlMapping {
   Status OnlyKeys(const std::vector<std::string_view>& known) const;
 
   bool Has(std::string_view key) const;
-  // The mapping under `key`; empty when the key is absent.
+  // The mapping under `key`; empty when the key is absent, or has nothing after it.
   Result<YamlMapping> Mapping(std::string_view key) const;
 
   // A missing key gives nothing; a value of another type is an error at its place.
@@ -49,6 +50,9 @@ class YamlMapping {
   ~YamlMapping();
 
  private:
+  // The text of a scalar that is not in quotes; `wanted`: for the message when it is.
+  Result<std::optional<std::string>> Plain(std::string_view key, const char* wanted) const;
+
   struct Impl;
   explicit YamlMapping(std::shared_ptr<const Impl> impl);
   // Shared by copies of the same immutable mapping: none of them outlives the others' need of it.

@@ -1,0 +1,3 @@
+sticky_test(config_test LABEL unit
+  SOURCES unit/config/node_config_test.cc unit/config/template_test.cc
+  DEPS sticky::config sticky::wire)

@@ -1,0 +1,110 @@
+// Options of stickyctl: what is taken, what is refused, and that a refusal says what would be
+// right.
+
+#include "tools/stickyctl/options.h"
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/testing/matchers.h"
+
+namespace sticky::stickyctl {
+namespace {
+
+using ::sticky::testing::FailsWith;
+using ::sticky::testing::IsOk;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr std::array kSpecs = {
+    OptionSpec{"json", ValueKind::kNone}, OptionSpec{"state", ValueKind::kRequired},
+    OptionSpec{"wait", ValueKind::kOptional}, OptionSpec{"help", ValueKind::kNone}};
+
+Result<Options> Parse(const std::vector<std::string>& words, std::size_t operand_count = 1) {
+  return Options::Parse(words, {kSpecs, operand_count, "NAME"});
+}
+Result<Options> ParseRun(const std::vector<std::string>& words) {
+  return Options::Parse(words, {kSpecs, 0, "COMMAND", /*command_follows=*/true});
+}
+
+TEST(Options, StandInAnyOrderAroundOperands) {
+  const Result<Options> options = Parse({"--json", "smol", "--state", "x", "--wait=3"});
+
+  ASSERT_THAT(options, IsOk());
+  EXPECT_TRUE(options.value().Has("json"));
+  EXPECT_EQ(options.value().Value("state"), "x");
+  EXPECT_EQ(options.value().Value("wait"), "3");
+  EXPECT_THAT(options.value().operands(), ElementsAre("smol"));
+}
+
+TEST(Options, AnOptionalValueNeverEatsTheNextWord) {
+  const Result<Options> options = Parse({"--wait", "smol"});
+
+  ASSERT_THAT(options, IsOk());
+  EXPECT_EQ(options.value().WaitMs(600'000).value(), 600'000U);
+  EXPECT_THAT(options.value().operands(), ElementsAre("smol"));
+}
+
+TEST(Options, AfterTwoDashesEverythingIsAnOperand) {
+  const Result<Options> options = Parse({"--", "--json"});
+
+  ASSERT_THAT(options, IsOk());
+  EXPECT_FALSE(options.value().Has("json"));
+  EXPECT_THAT(options.value().operands(), ElementsAre("--json"));
+}
+
+TEST(Options, ACommandKeepsItsOwnOptions) {
+  const Result<Options> dashed = ParseRun({"--state", "x", "--", "prog", "--json", "--", "-x"});
+  const Result<Options> bare = ParseRun({"--state=x", "prog", "--json"});
+
+  ASSERT_THAT(dashed, IsOk());
+  EXPECT_FALSE(dashed.value().Has("json"));
+  EXPECT_THAT(dashed.value().command(), ElementsAre("prog", "--json", "--", "-x"));
+  ASSERT_THAT(bare, IsOk());
+  EXPECT_THAT(bare.value().command(), ElementsAre("prog", "--json"));
+}
+
+TEST(Options, HelpAsksForNothingElse) {
+  EXPECT_THAT(Parse({"--help"}), IsOk());
+  EXPECT_THAT(ParseRun({"--help"}), IsOk());
+}
+
+TEST(Options, MistakesAreNamed) {
+  const auto reason = [](const Result<Options>& options) {
+    EXPECT_THAT(options, FailsWith(Code::kInvalidArgument));
+    return options.ok() ? std::string() : options.error().message;
+  };
+
+  EXPECT_THAT(reason(Parse({"--jsn", "a"})), HasSubstr("did you mean '--json'?"));
+  EXPECT_THAT(reason(Parse({"--quantum", "a"})), HasSubstr("unknown option '--quantum'"));
+  EXPECT_THAT(reason(Parse({"-j", "a"})), HasSubstr("long names"));
+  EXPECT_THAT(reason(Parse({})), HasSubstr("NAME is missing"));
+  EXPECT_THAT(reason(Parse({"a", "b"})), HasSubstr("'b' is one word too many"));
+  EXPECT_THAT(reason(Parse({"a", "--state"})), HasSubstr("'--state' wants a value"));
+  EXPECT_THAT(reason(Parse({"a", "--json=1"})), HasSubstr("'--json' takes no value"));
+  EXPECT_THAT(reason(Parse({"a", "--json", "--json"})), HasSubstr("given twice"));
+  EXPECT_THAT(reason(ParseRun({"--state", "x"})), HasSubstr("COMMAND is missing"));
+  EXPECT_THAT(reason(ParseRun({"--state", "x", "--"})), HasSubstr("COMMAND is missing"));
+  EXPECT_THAT(reason(Parse({"--\x1b[2J"})), ::testing::Not(HasSubstr("\x1b")));
+}
+
+TEST(Options, WaitIsSecondsUpToADay) {
+  const auto wait = [](const std::string& word) { return Parse({word, "a"}).value().WaitMs(7); };
+
+  EXPECT_EQ(Parse({"a"}).value().WaitMs(7).value(), 0U);
+  EXPECT_EQ(wait("--wait=0").value(), 0U);
+  EXPECT_EQ(wait("--wait=0.25").value(), 250U);
+  EXPECT_EQ(wait("--wait=86400").value(), 86'400'000U);
+  for (const char* word : {"--wait=", "--wait=-1", "--wait=1s", "--wait=86401", "--wait=1e3",
+                           "--wait=nan", "--wait=1.2.3", "--wait=."}) {
+    EXPECT_THAT(wait(word), FailsWith(Code::kInvalidArgument)) << word;
+  }
+}
+
+}  // namespace
+}  // namespace sticky::stickyctl

@@ -1,4 +1,16 @@
 sticky_test(stickyctl_test LABEL unit
-  SOURCES unit/stickyctl/exit_codes_test.cc unit/stickyctl/options_test.cc
-          unit/stickyctl/progress_test.cc unit/stickyctl/render_test.cc
-  DEPS sticky::stickyctl_parts)
+  SOURCES unit/stickyctl/daemon_client_test.cc unit/stickyctl/exit_codes_test.cc
+          unit/stickyctl/options_test.cc unit/stickyctl/progress_test.cc
+          unit/stickyctl/render_test.cc
+  DEPS sticky::stickyctl_parts sticky::device Threads::Threads)
+
+# With the real programs.
+sticky_test(stickyctl_commands_test LABEL integration SOURCES integration/stickyctl_test.cc
+  DEPS sticky::test_daemon nlohmann_json::nlohmann_json util)
+sticky_test(stickyctl_exit_codes_test LABEL integration
+  SOURCES integration/stickyctl_exit_codes_test.cc
+  DEPS sticky::test_daemon)
+foreach(test stickyctl_commands_test stickyctl_exit_codes_test)
+  add_dependencies(${test} stickyctl stickyd sticky-loader)
+endforeach()
+add_dependencies(stickyctl_commands_test shim_adopt_probe)

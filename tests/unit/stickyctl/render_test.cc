@@ -1,8 +1,11 @@
 // What stickyctl prints: the JSON keys that scripts rely on, tables that line up, and nothing that
 // a terminal obeys, whatever a peer calls its things.
 
+#include <fstream>
 #include <limits>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -69,6 +72,26 @@ TEST(RenderJson, KeysOfLeasesAndStatusAreStable) {
       ElementsAre("version", "pid", "uid", "uptime_ms", "daemon_nonce", "socket_path", "cgroup",
                   "device", "auto_dtype", "shutting_down", "budget_bytes", "used_bytes",
                   "state_count", "lease_count", "connection_count", "connection_count_max"));
+}
+
+// docs/stickyctl.md has a row for each object, with its keys.
+TEST(RenderJson, EveryKeyIsDocumented) {
+  std::ifstream file(STICKY_SOURCE_DIR "/docs/stickyctl.md");
+  ASSERT_TRUE(file.is_open());
+  std::map<std::string, std::string> rows;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("| ")) rows[line.substr(2, line.find(' ', 2) - 2)] = line;
+  }
+
+  const std::vector<std::pair<std::string, Json>> objects = {
+      {"state", StateJson(SampleState())},
+      {"lease", LeasesJson({SampleLease()})[0]},
+      {"daemon", StatusJson({})}};
+  for (const auto& [object, json] : objects) {
+    for (const std::string& key : Keys(json)) {
+      EXPECT_THAT(rows[object], HasSubstr("`" + key + "`")) << object;
+    }
+  }
 }
 
 TEST(RenderJson, ADocumentBeginsWithItsSchemaVersionAndIsOneLine) {

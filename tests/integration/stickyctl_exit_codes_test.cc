@@ -1,0 +1,238 @@
+// Exit codes of stickyctl, each seen with the real programs: the rows of docs/exit-codes.md.
+
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "tests/testing/ctl_run.h"
+
+namespace sticky::testing {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+MATCHER_P2(EndsWithCode, code, reason, "") {
+  *result_listener << "it ended with " << arg.code << " and said: " << arg.err;
+  return arg.code == code && arg.err.find(reason) != std::string::npos;
+}
+
+class StickyctlExitCodes : public ::testing::Test {
+ protected:
+  void Start(const DaemonOptions& options = {}) { daemon_.emplace(options); }
+
+  CtlResult Run(std::vector<std::string> words, const std::function<void()>& before_exec = {}) {
+    const std::string socket = daemon_ ? daemon_->socket_path() : folder_ / "none.sock";
+    words.insert(words.begin(), {"--socket", socket});
+    return Ctl(words, before_exec);
+  }
+  std::string WriteTemplate(const std::string& text) {
+    std::string path = folder_ / ("t" + std::to_string(++template_count_) + ".yaml");
+    WriteText(path, text);
+    return path;
+  }
+  std::string MakeTemplate(const std::string& name, std::uint64_t size_bytes = 1 << 16) {
+    WriteTensorFile(folder_ / (name + ".safetensors"), size_bytes);
+    return WriteTemplate("name: " + name + "\nsource: {path: " + name + ".safetensors}\n");
+  }
+  // A daemon whose loads never get further than planning.
+  void StartWithHangingLoader() {
+    DaemonOptions options;
+    options.program = MakeProgramTree(folder_, "#!/bin/sh\nexec sleep 600\n");
+    Start(options);
+  }
+
+  TempFolder folder_;
+  std::optional<DaemonProcess> daemon_;
+  int template_count_ = 0;
+};
+
+TEST_F(StickyctlExitCodes, Usage64) {
+  EXPECT_THAT(Run({}), EndsWithCode(64, "the command is missing"));
+  EXPECT_THAT(Run({"lss"}), EndsWithCode(64, "did you mean 'ls'?"));
+  EXPECT_THAT(Run({"ls", "--jsn"}), EndsWithCode(64, "did you mean '--json'?"));
+  EXPECT_THAT(Run({"show"}), EndsWithCode(64, "stickyctl show --help"));
+  EXPECT_THAT(Run({"show", "a/b"}), EndsWithCode(64, "a/b"));
+  EXPECT_THAT(Run({"evict", ".x"}), EndsWithCode(64, ".x"));
+  EXPECT_THAT(Run({"run", "--", "true"}), EndsWithCode(64, "--state NAME is missing"));
+  EXPECT_THAT(Run({"run", "--state", "x"}), EndsWithCode(64, "COMMAND is missing"));
+  EXPECT_THAT(Run({"load", "x.yaml", "--wait=soon"}), EndsWithCode(64, "want seconds"));
+  EXPECT_THAT(Ctl({"ls", "--socket", std::string(200, 'x')}), EndsWithCode(64, "200 bytes"));
+}
+
+TEST_F(StickyctlExitCodes, BadInput65) {
+  Start();
+  const std::string good = MakeTemplate("good");
+  ASSERT_EQ(Run({"load", good, "--wait"}).code, 0);
+  MakeTemplate("short");
+  std::filesystem::resize_file(folder_ / "short.safetensors", 1000);
+  const auto loading = [&](const std::string& text) {
+    return Run({"load", WriteTemplate(text), "--wait"});
+  };
+
+  EXPECT_THAT(loading("name: a\nsource: {path: x}\nnmae: b\n"),
+              EndsWithCode(65, ".yaml:3:1: unknown key 'nmae'; did you mean 'name'?"));
+  EXPECT_THAT(loading("\tname: a\n"), EndsWithCode(65, ".yaml:1:1: not YAML"));
+  EXPECT_THAT(loading("name: a\nsource: {path: short.safetensors}\n"),
+              EndsWithCode(65, "short.safetensors"));
+  EXPECT_THAT(loading("name: a\nsource: {path: .}\n"), EndsWithCode(65, "no"));
+  EXPECT_THAT(loading("name: good\nsource: {path: good.safetensors}\ndtype: f32\n"),
+              EndsWithCode(65, "evict it first or use another name"));
+}
+
+TEST_F(StickyctlExitCodes, NoInput66) {
+  Start();
+
+  EXPECT_THAT(Run({"load", "/no/such/template.yaml"}), EndsWithCode(66, "/no/such/template.yaml"));
+  EXPECT_THAT(Run({"load", WriteTemplate("name: a\nsource: {path: gone.gguf}\n")}),
+              EndsWithCode(66, "gone.gguf"));
+  EXPECT_THAT(Run({"show", "none"}), EndsWithCode(66, "stickyctl ls"));
+  EXPECT_THAT(Run({"evict", "none"}), EndsWithCode(66, "stickyctl ls"));
+  EXPECT_THAT(Run({"run", "--state", "none", "--", "true"}), EndsWithCode(66, "stickyctl load"));
+}
+
+TEST_F(StickyctlExitCodes, NoDaemon69) {
+  const std::string path = MakeTemplate("good");
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"ls"},
+                                             {"show", "x"},
+                                             {"status"},
+                                             {"leases"},
+                                             {"evict", "x"},
+                                             {"load", path},
+                                             {"hold", path},
+                                             {"run", "--state", "x", "--", "true"}}) {
+    const CtlResult result = Run(words);
+    EXPECT_THAT(result, EndsWithCode(69, "none.sock")) << words[0];
+    EXPECT_THAT(result.err, AllOf(HasSubstr("stickyd"), HasSubstr("STICKYINVOC_SOCKET")));
+  }
+  EXPECT_EQ(Run({"version"}).code, 0) << "its own version is there in any case";
+}
+
+TEST_F(StickyctlExitCodes, NoDaemon69WhenItDiesDuringAWait) {
+  StartWithHangingLoader();
+  CtlRun load({"--socket", daemon_->socket_path(), "load", MakeTemplate("good"), "--wait"});
+  ASSERT_TRUE(WaitUntil([&] { return daemon_->LoaderPid().has_value(); }));
+
+  const pid_t loader = *daemon_->LoaderPid();
+  daemon_->process().KillAndReap();
+
+  EXPECT_THAT(load.Wait(), EndsWithCode(69, "closed"));
+  ::kill(loader, SIGKILL);  // the stand-in does not notice that its coordinator is gone
+}
+
+TEST_F(StickyctlExitCodes, OutputThatCannotBeWritten74) {
+  Start();
+
+  EXPECT_THAT(Run({"ls"}, [] { ::dup2(::open("/dev/full", O_WRONLY | O_CLOEXEC), 1); }),
+              EndsWithCode(74, "No space left"));
+}
+
+TEST_F(StickyctlExitCodes, TryAgain75OverTheBudget) {
+  DaemonOptions options;
+  options.arguments = {"--memory", "1MiB"};
+  Start(options);
+
+  EXPECT_THAT(Run({"load", MakeTemplate("big", 8 << 20), "--wait"}),
+              EndsWithCode(75, "memory.host"));
+}
+
+TEST_F(StickyctlExitCodes, TryAgain75WhileItLoads) {
+  StartWithHangingLoader();
+  const std::string path = MakeTemplate("slow");
+
+  EXPECT_THAT(Run({"load", path, "--wait=0.1"}), EndsWithCode(75, "deadline passed"));
+  EXPECT_THAT(Run({"run", "--state", "slow", "--", "true"}), EndsWithCode(75, "being loaded"));
+  EXPECT_EQ(Run({"load", path}).code, 0) << "it joins, and does not wait";
+  EXPECT_EQ(Run({"evict", "slow", "--wait"}).code, 0);
+}
+
+TEST_F(StickyctlExitCodes, TryAgain75WhileItDrains) {
+  Start();
+  const std::string path = MakeTemplate("good");
+  ASSERT_EQ(Run({"load", path, "--wait"}).code, 0);
+  CtlRun user({"--socket", daemon_->socket_path(), "run", "--state", "good", "--", "sleep", "600"});
+  ASSERT_TRUE(daemon_->LeaseCountBecomes(1));
+  ASSERT_EQ(Run({"evict", "good"}).code, 0);
+
+  EXPECT_THAT(Run({"load", path}), EndsWithCode(75, "being evicted"));
+  EXPECT_THAT(Run({"run", "--state", "good", "--", "true"}), EndsWithCode(75, "being evicted"));
+  EXPECT_THAT(Run({"evict", "good", "--wait=0.05"}), EndsWithCode(75, ""));
+}
+
+TEST_F(StickyctlExitCodes, TryAgain75AtALimit) {
+  DaemonOptions options;
+  options.config = "limits: {leases: 1}\n";
+  Start(options);
+  ASSERT_EQ(Run({"load", MakeTemplate("good"), "--wait"}).code, 0);
+  CtlRun user({"--socket", daemon_->socket_path(), "run", "--state", "good", "--", "sleep", "600"});
+  ASSERT_TRUE(daemon_->LeaseCountBecomes(1));
+
+  EXPECT_THAT(Run({"run", "--state", "good", "--", "true"}), EndsWithCode(75, "limit"));
+}
+
+// Root may read everything, so there the program runs as nobody.
+TEST_F(StickyctlExitCodes, NotAllowed77) {
+  Start();
+  const std::string path = MakeTemplate("good");
+  const bool is_root = ::geteuid() == 0;
+  const auto as_nobody = [is_root] {
+    if (is_root && (::setgid(65534) != 0 || ::setuid(65534) != 0)) ::_exit(1);
+  };
+  ::chmod((daemon_->folder() / "run").c_str(), is_root ? 0700 : 0000);
+  ::chmod(path.c_str(), 0000);
+  // The path to the template is open for all, the template is not.
+  ::chmod(folder_.path().c_str(), 0755);
+
+  EXPECT_THAT(Run({"ls"}, as_nobody), EndsWithCode(77, "Permission denied"));
+  EXPECT_THAT(Run({"load", path}, as_nobody), EndsWithCode(77, "Permission denied"));
+  ::chmod((daemon_->folder() / "run").c_str(), 0700);
+}
+
+TEST_F(StickyctlExitCodes, NotAllowed77OnAnotherUsersDaemon) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become two users";
+  Start();
+  ::chmod(daemon_->folder().path().c_str(), 0755);
+  ::chmod((daemon_->folder() / "run").c_str(), 0755);
+  ::chmod(daemon_->socket_path().c_str(), 0666);
+
+  EXPECT_THAT(Run({"ls"},
+                  [] {
+                    if (::setgid(65534) != 0 || ::setuid(65534) != 0) ::_exit(1);
+                  }),
+              EndsWithCode(77, "65534"));
+}
+
+TEST_F(StickyctlExitCodes, OfACommandThatCannotRun) {
+  Start();
+  ASSERT_EQ(Run({"load", MakeTemplate("good"), "--wait"}).code, 0);
+  WriteText(folder_ / "plain", "no program");
+
+  EXPECT_THAT(Run({"run", "--state", "good", "--", "no-such-program"}),
+              EndsWithCode(127, "no-such-program"));
+  EXPECT_THAT(Run({"run", "--state", "good", "--", folder_ / "plain"}),
+              EndsWithCode(126, "Permission denied"));
+  EXPECT_TRUE(daemon_->LeaseCountBecomes(0));
+}
+
+// Whoever waits alone and gives up takes the load along.
+TEST_F(StickyctlExitCodes, AnInterruptedLoadIsCancelled) {
+  StartWithHangingLoader();
+  CtlRun load({"--socket", daemon_->socket_path(), "load", MakeTemplate("slow"), "--wait"});
+  ASSERT_TRUE(WaitUntil([&] { return daemon_->LoaderPid().has_value(); }));
+
+  load.process().Signal(SIGINT);
+
+  EXPECT_EQ(load.Wait().signal, SIGINT);
+  EXPECT_TRUE(WaitUntil([&] { return !daemon_->LoaderPid().has_value(); }));
+  EXPECT_THAT(Run({"show", "slow"}).out, HasSubstr("cancelled"));
+}
+
+}  // namespace
+}  // namespace sticky::testing

@@ -1,0 +1,329 @@
+// stickyctl against the real stickyd and sticky-loader: every command, as people and as scripts see
+// it.
+
+#include <array>
+#include <csignal>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+#include <pty.h>
+
+#include "base/text.h"
+#include "tests/testing/ctl_run.h"
+#include "tests/testing/data_dir.h"
+
+namespace sticky::testing {
+namespace {
+
+using Json = nlohmann::json;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Stickyctl : public ::testing::Test {
+ protected:
+  explicit Stickyctl(const DaemonOptions& options = {}) : daemon_(options) {}
+
+  std::string WriteTemplate(const std::string& name, const std::string& source,
+                            const std::string& more = "") {
+    std::string path = daemon_.folder() / (name + ".yaml");
+    WriteText(path, "name: " + name + "\nsource:\n  path: " + source + "\n" + more);
+    return path;
+  }
+  // A template of a model with one tensor of `size_bytes`.
+  std::string MakeTemplate(const std::string& name, std::uint64_t size_bytes = 1 << 20) {
+    WriteTensorFile(daemon_.folder() / (name + ".safetensors"), size_bytes);
+    return WriteTemplate(name, name + ".safetensors");
+  }
+  std::vector<std::string> Words(std::vector<std::string> words) const {
+    words.insert(words.begin(), {"--socket", daemon_.socket_path()});
+    return words;
+  }
+  CtlResult Run(const std::vector<std::string>& words,
+                const std::function<void()>& before_exec = {}) const {
+    return Ctl(Words(words), before_exec);
+  }
+  // The document that a command prints with --json, which must succeed.
+  Json Ask(std::vector<std::string> words) const {
+    words.push_back("--json");
+    const CtlResult result = Run(words);
+    EXPECT_EQ(result.code, 0) << result.err;
+    return Json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+  }
+  bool LeasesBecome(std::size_t count) const {
+    return WaitUntil([&] { return Ask({"leases"})["leases"].size() == count; });
+  }
+
+  DaemonProcess daemon_;
+};
+
+TEST_F(Stickyctl, AStateThatWasLoadedIsToldBySeveralCommandsAlike) {
+  const std::string path = MakeTemplate("smol", 3 << 20);
+
+  const Json loaded = Ask({"load", path, "--wait"});
+
+  EXPECT_EQ(loaded["schema_version"], 1);
+  EXPECT_EQ(loaded["joined"], false);
+  const Json& state = loaded["state"];
+  EXPECT_EQ(state["name"], "smol");
+  EXPECT_EQ(state["phase"], "ready");
+  EXPECT_EQ(state["tensor_count"], 1);
+  EXPECT_GE(state["arena_bytes"].get<std::uint64_t>(), 3U << 20);
+  const Json listed = Ask({"ls"});
+  ASSERT_EQ(listed["states"].size(), 1U);
+  EXPECT_EQ(listed["states"][0]["content_digest"], state["content_digest"]);
+  const Json shown = Ask({"show", "smol", "--tensors"});
+  EXPECT_EQ(shown["state"]["content_digest"], state["content_digest"]);
+  ASSERT_EQ(shown["tensors"].size(), 1U);
+  EXPECT_EQ(shown["tensors"][0]["name"], "data");
+  EXPECT_EQ(shown["tensors"][0]["dtype"], "u8");
+  EXPECT_EQ(shown["tensors"][0]["shape"], Json::array({3 << 20}));
+  EXPECT_EQ(shown["tensors"][0]["size_bytes"], 3 << 20);
+  const Json status = Ask({"status"});
+  EXPECT_EQ(status["daemon"]["used_bytes"], state["arena_bytes"]);
+  EXPECT_EQ(status["daemon"]["state_count"], 1);
+  EXPECT_EQ(status["daemon"]["pid"], daemon_.pid());
+  EXPECT_EQ(Ask({"version"})["stickyd"], status["daemon"]["version"]);
+}
+
+TEST_F(Stickyctl, PeopleReadTables) {
+  ASSERT_EQ(Run({"load", MakeTemplate("smol"), "--wait"}).code, 0);
+
+  EXPECT_THAT(Run({"ls"}).out, HasSubstr("smol  ready"));
+  EXPECT_THAT(Run({"show", "smol", "--tensors"}).out, HasSubstr("\ndata    u8"));
+  EXPECT_THAT(Run({"status"}).out, HasSubstr("states:       1\n"));
+  EXPECT_EQ(Run({"leases"}).out, "no leases\n");
+  EXPECT_THAT(Run({"evict", "smol", "--wait"}).out, HasSubstr("state 'smol' is gone"));
+}
+
+TEST_F(Stickyctl, EveryGoldenModelOfTheLlamaFamilyLoads) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(GoldenDir() / "models")) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("llama")) continue;
+    ++count;
+
+    const CtlResult result =
+        Run({"load", WriteTemplate(name, entry.path().string(), "dtype: f32\n"), "--wait"});
+
+    EXPECT_EQ(result.code, 0) << name << ": " << result.err;
+  }
+  EXPECT_GT(count, 0) << "no golden models in " << GoldenDir();
+  EXPECT_EQ(Ask({"ls"})["states"].size(), static_cast<std::size_t>(count));
+}
+
+TEST_F(Stickyctl, TwoLoadsOfOneTemplateAreOneLoad) {
+  const std::string path = MakeTemplate("smol", 64 << 20);
+
+  CtlRun first(Words({"load", path, "--wait", "--json"}));
+  CtlRun second(Words({"load", path, "--wait", "--json"}));
+  const CtlResult one = first.Wait();
+  const CtlResult two = second.Wait();
+
+  ASSERT_EQ(one.code, 0) << one.err;
+  ASSERT_EQ(two.code, 0) << two.err;
+  const Json a = Json::parse(one.out);
+  const Json b = Json::parse(two.out);
+  EXPECT_NE(a["joined"], b["joined"]) << "one of them found the other's";
+  EXPECT_EQ(a["state"]["epoch"], b["state"]["epoch"]);
+  EXPECT_EQ(Ask({"ls"})["states"].size(), 1U);
+}
+
+TEST_F(Stickyctl, HoldKeepsAStateUntilASignalAndNoLonger) {
+  CtlRun hold(Words({"hold", MakeTemplate("smol"), "--json"}));
+  ASSERT_TRUE(WaitUntil([&] { return hold.out().ends_with("\n"); })) << hold.err();
+
+  const Json ready = Json::parse(hold.out());
+  EXPECT_EQ(ready["state"]["phase"], "ready");
+  const Json leases = Ask({"leases"})["leases"];
+  ASSERT_EQ(leases.size(), 1U);
+  EXPECT_EQ(leases[0]["hold"], true);
+  EXPECT_EQ(leases[0]["pid"], hold.process().pid());
+  EXPECT_EQ(leases[0]["lease_id"], ready["lease_id"]);
+  hold.process().Signal(SIGTERM);
+  EXPECT_EQ(hold.Wait().code, 0);
+  EXPECT_TRUE(WaitUntil([&] { return Ask({"ls"})["states"].empty(); }));
+}
+
+TEST_F(Stickyctl, HoldUnderNohupOutlivesItsTerminal) {
+  CtlRun hold(Words({"hold", MakeTemplate("smol")}), [] { ::signal(SIGHUP, SIG_IGN); });
+  ASSERT_TRUE(WaitUntil([&] { return hold.out().ends_with("\n"); })) << hold.err();
+
+  hold.process().Signal(SIGHUP);
+  hold.process().Signal(SIGINT);
+
+  EXPECT_EQ(hold.Wait().code, 0) << "SIGINT ends it; SIGHUP, which came first, did not";
+}
+
+TEST_F(Stickyctl, HoldSaysWhenTheDaemonGoesAway) {
+  CtlRun hold(Words({"hold", MakeTemplate("smol")}));
+  ASSERT_TRUE(WaitUntil([&] { return hold.out().ends_with("\n"); })) << hold.err();
+
+  daemon_.process().KillAndReap();
+
+  const CtlResult end = hold.Wait();
+  EXPECT_EQ(end.code, 69);
+  EXPECT_THAT(end.err, HasSubstr("went away"));
+}
+
+TEST_F(Stickyctl, RunBecomesTheCommandWithItsExitCodeAndEnvironment) {
+  ASSERT_EQ(Run({"load", MakeTemplate("smol"), "--wait"}).code, 0);
+
+  const CtlResult result = Run({"run", "--state", "smol", "--", "sh", "-c",
+                                "echo \"$STICKYINVOC_STATE $STICKYINVOC_SOCKET\"; cat; exit 7"});
+
+  EXPECT_EQ(result.code, 7);
+  EXPECT_EQ(result.out, "smol " + daemon_.socket_path() + "\n");
+  EXPECT_EQ(result.err, "");
+  EXPECT_EQ(Run({"run", "--state", "smol", "sh", "-c", "kill -9 $$"}).signal, SIGKILL);
+  EXPECT_TRUE(LeasesBecome(0));
+}
+
+TEST_F(Stickyctl, RunBuildsTheStateWhenAskedTo) {
+  const std::string path = MakeTemplate("smol");
+
+  EXPECT_EQ(Run({"run", "--state", "smol", "--", "true"}).code, 66);
+  EXPECT_EQ(Run({"run", "--state", "smol", "--template", path, "--", "true"}).code, 0);
+  EXPECT_EQ(Run({"run", "--state", "smol", "--template", path, "--", "true"}).code, 0);
+  EXPECT_EQ(Run({"run", "--state", "other", "--template", path, "--", "true"}).code, 65);
+}
+
+TEST_F(Stickyctl, TheCommandOfRunAttachesWithoutAskingTheDaemon) {
+  ASSERT_EQ(Run({"load", MakeTemplate("smol"), "--wait"}).code, 0);
+
+  EXPECT_EQ(Run({"run", "--state", "smol", "--", STICKY_BUILD_DIR "/tests/shim_adopt_probe"}).code,
+            0);
+}
+
+TEST_F(Stickyctl, ALeaseOfRunOutlivesExecAndIsOverWithTheCommand) {
+  ASSERT_EQ(Run({"load", MakeTemplate("smol"), "--wait"}).code, 0);
+  CtlRun run(Words({"run", "--state", "smol", "--", "sleep", "600"}));
+  ASSERT_TRUE(LeasesBecome(1));
+  ASSERT_TRUE(WaitUntil([&] { return Ask({"leases"})["leases"][0]["command"] == "sleep 600"; }));
+
+  EXPECT_EQ(Ask({"leases"})["leases"][0]["pid"], run.process().pid());
+  const Json evicted = Ask({"evict", "smol"});
+  EXPECT_EQ(evicted["freed"], false);
+  EXPECT_EQ(evicted["state"]["phase"], "draining");
+  ASSERT_EQ(evicted["leases"].size(), 1U);
+  EXPECT_EQ(evicted["leases"][0]["pid"], run.process().pid());
+  EXPECT_EQ(Run({"run", "--state", "smol", "--", "true"}).code, 75);
+  EXPECT_EQ(Run({"evict", "smol", "--wait=0.05"}).code, 75);
+  EXPECT_GT(Ask({"status"})["daemon"]["used_bytes"], 0);
+  run.process().Signal(SIGKILL);
+  EXPECT_EQ(run.Wait().signal, SIGKILL);
+  EXPECT_TRUE(WaitUntil([&] { return Ask({"ls"})["states"].empty(); }));
+  EXPECT_EQ(Ask({"status"})["daemon"]["used_bytes"], 0);
+}
+
+TEST_F(Stickyctl, EvictWaitsForTheLastUser) {
+  ASSERT_EQ(Run({"load", MakeTemplate("smol"), "--wait"}).code, 0);
+  CtlRun run(Words({"run", "--state", "smol", "--", "sleep", "600"}));
+  ASSERT_TRUE(LeasesBecome(1));
+  CtlRun evict(Words({"evict", "smol", "--wait", "--json"}));
+  ASSERT_TRUE(WaitUntil([&] { return Ask({"show", "smol"})["state"]["phase"] == "draining"; }));
+
+  run.process().Signal(SIGTERM);
+
+  const CtlResult end = evict.Wait();
+  EXPECT_EQ(end.code, 0) << end.err;
+  EXPECT_EQ(Json::parse(end.out)["freed"], true);
+}
+
+// A process may call itself anything: tables stay tables, and the terminal hears nothing of it.
+TEST_F(Stickyctl, CommandsWithTerminalEscapesAreHarmless) {
+  ASSERT_EQ(Run({"load", MakeTemplate("smol"), "--wait"}).code, 0);
+  CtlRun run(Words({"run", "--state", "smol", "--", "bash", "-c",
+                    "exec -a $'\\e[2J\\e]0;owned\\a\\nfake row' sleep 600"}));
+  ASSERT_TRUE(WaitUntil([&] {
+    const Json leases = Ask({"leases"})["leases"];
+    return leases.size() == 1 &&
+           leases[0]["command"].get<std::string>().find("fake row") != std::string::npos;
+  }));
+
+  for (const CtlResult& result :
+       {Run({"leases"}), Run({"leases", "--json"}), Run({"evict", "smol"})}) {
+    EXPECT_THAT(result.out, HasSubstr("fake row"));
+    EXPECT_THAT(result.out, Not(HasSubstr("\x1b")));
+    EXPECT_THAT(result.out, Not(HasSubstr("\x07")));
+    EXPECT_THAT(result.out, Not(HasSubstr("\nfake row")));
+  }
+}
+
+// --- what stands on which output ----------------------------------------------------------------
+
+TEST_F(Stickyctl, ALogGetsPlainLinesOfProgressAndStandardOutputTheFactsAlone) {
+  const CtlResult result = Run({"load", MakeTemplate("smol", 8 << 20), "--wait", "--json"});
+
+  ASSERT_EQ(result.code, 0);
+  EXPECT_THAT(result.err, HasSubstr("load 'smol': "));
+  EXPECT_THAT(result.err, Not(HasSubstr("\r")));
+  EXPECT_THAT(result.err, Not(HasSubstr("\x1b")));
+  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1);
+  EXPECT_TRUE(Json::accept(result.out));
+}
+
+TEST_F(Stickyctl, ATerminalGetsABar) {
+  int leader = -1;
+  int follower = -1;
+  ASSERT_EQ(::openpty(&leader, &follower, nullptr, nullptr, nullptr), 0);
+  const UniqueFd leader_end(leader);
+  UniqueFd follower_end(follower);
+  ::setenv("TERM", "xterm", 1);
+  CtlRun load(Words({"load", MakeTemplate("smol", 8 << 20), "--wait"}),
+              [follower] { ::dup2(follower, STDERR_FILENO); });
+  const CtlResult result = load.Wait();
+  follower_end.Reset();
+  std::string shown;
+  std::array<char, 4096> part{};
+  for (ssize_t count = 0; (count = ::read(leader, part.data(), part.size())) > 0;) {
+    shown.append(part.data(), static_cast<std::size_t>(count));
+  }
+
+  EXPECT_EQ(result.code, 0) << shown;
+  EXPECT_THAT(shown, HasSubstr("\rsmol ["));
+  EXPECT_THAT(shown, ::testing::EndsWith("\r\x1b[K"));
+  EXPECT_THAT(result.out, HasSubstr("state 'smol' is ready"));
+}
+
+TEST_F(Stickyctl, EveryCommandPrintsOneJsonDocumentWithADaemonAndWithoutOne) {
+  const std::string path = MakeTemplate("smol");
+  const std::vector<std::vector<std::string>> commands = {{"load", path, "--wait"},
+                                                          {"load", path},
+                                                          {"ls"},
+                                                          {"show", "smol"},
+                                                          {"show", "none"},
+                                                          {"show", "smol", "--tensors"},
+                                                          {"status"},
+                                                          {"leases"},
+                                                          {"version"},
+                                                          {"evict", "none"},
+                                                          {"evict", "smol"},
+                                                          {"hold", "/no/such.yaml"},
+                                                          {"run", "--state", "none", "--", "true"},
+                                                          {"lod"},
+                                                          {"show"},
+                                                          {"ls", "--verbose"}};
+  for (const bool daemon_runs : {true, false}) {
+    if (!daemon_runs) daemon_.process().KillAndReap();
+    for (std::vector<std::string> words : commands) {
+      words.insert(words.begin(), "--json");
+      const CtlResult result = Run(words);
+
+      EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1) << words[1];
+      const Json document = Json::parse(result.out, nullptr, /*allow_exceptions=*/false);
+      ASSERT_TRUE(document.is_object()) << words[1] << ": " << result.out;
+      EXPECT_EQ(document["schema_version"], 1) << words[1];
+      EXPECT_EQ(document.contains("error"), result.code != 0) << words[1];
+      if (result.code != 0) {
+        EXPECT_EQ(document["error"]["exit_code"], result.code);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sticky::testing

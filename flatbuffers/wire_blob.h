@@ -41,7 +41,8 @@ class SealedView {
   }
   ~SealedView();
 
-  std::span<const std::uint8_t> bytes() const { return bytes_; }  // aligned to a page
+  // Aligned to a page, and to 2 MiB when there are that many, so that huge pages are mapped whole.
+  std::span<const std::uint8_t> bytes() const { return bytes_; }
 
  private:
   explicit SealedView(std::span<const std::uint8_t> bytes) : bytes_(bytes) {}

@@ -3,6 +3,8 @@
 
 #include "flatbuffers/wire_blob.h"
 
+#include <fstream>
+
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -100,6 +102,31 @@ TEST(SealedView, MapsWhatMakeBlobMade) {
   EXPECT_TRUE(std::equal(bytes.begin(), bytes.end(), view.bytes().begin(), view.bytes().end()));
   EXPECT_THAT(SealedView::Map(fd.get(), bytes.size() - 1), FailsWith(Code::kCorrupt));
   EXPECT_EQ(::mmap(nullptr, 4096, PROT_WRITE, MAP_SHARED, fd.get(), 0), MAP_FAILED);
+}
+
+// Of this process' address space.
+std::uint64_t MappedPages() {
+  std::uint64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages;
+}
+
+TEST(SealedView, LargeOnesBeginOnAHugePageAndLeaveNothingBehind) {
+  for (const std::size_t size : {(2u << 20) - 1, 2u << 20, (2u << 20) + 1, (6u << 20) + 5000}) {
+    UniqueFd fd(::memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    ASSERT_EQ(::ftruncate(fd.get(), static_cast<off_t>(size)), 0);
+    ASSERT_EQ(::fcntl(fd.get(), F_ADD_SEALS, kSealed), 0);
+    const std::uint64_t before = MappedPages();
+    {
+      const SealedView view = SealedView::Map(fd.get(), size).value();
+      if (size >= 2u << 20) {
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(view.bytes().data()) % (2u << 20), 0u) << size;
+      }
+      EXPECT_EQ(view.bytes().back(), 0);
+      EXPECT_EQ(MappedPages(), before + (size + 4095) / 4096);
+    }
+    EXPECT_EQ(MappedPages(), before) << size;
+  }
 }
 
 }  // namespace

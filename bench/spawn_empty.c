@@ -1,0 +1,3 @@
+/* The cheapest program there is; built static, and once more with the shared libc. */
+
+int main(void) { return 0; }

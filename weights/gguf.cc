@@ -77,7 +77,8 @@ class GgufReader {
   Status Need(std::uint64_t count, const std::string& what);
   template <typename T>
   Result<T> Number(const std::string& what);
-  Result<std::string> String(const std::string& what);
+  // The next string, where it lies in the header: valid until more is read.
+  Result<std::string_view> String(const std::string& what);
 
   Status ReadCounts();
   Status ReadEntry(std::uint64_t index);
@@ -124,11 +125,11 @@ Result<T> GgufReader::Number(const std::string& what) {
   return value;
 }
 
-Result<std::string> GgufReader::String(const std::string& what) {
+Result<std::string_view> GgufReader::String(const std::string& what) {
   STICKY_ASSIGN(const std::uint64_t size, Number<std::uint64_t>(what));
   STICKY_TRY(Need(size, what));
-  std::string text(reinterpret_cast<const char*>(out_.header_.data() + position_),
-                   static_cast<std::size_t>(size));
+  const std::string_view text(reinterpret_cast<const char*>(out_.header_.data() + position_),
+                              static_cast<std::size_t>(size));
   if (!IsUtf8(text)) return Refused("string not UTF-8 in " + what + ": '" + Escape(text) + "'");
   position_ += size;
   return text;
@@ -166,7 +167,8 @@ Status GgufReader::ReadCounts() {
 }
 
 Status GgufReader::ReadEntry(std::uint64_t index) {
-  STICKY_ASSIGN(const std::string key, String(Format("key %llu", Wide(index))));
+  STICKY_ASSIGN(const std::string_view text, String(Format("key %llu", Wide(index))));
+  const std::string key(text);
   if (key.empty()) return Refused(Format("empty key (number %llu)", Wide(index)));
   const std::string what = "key '" + Escape(key) + "'";
   GgufFile::Value value;
@@ -220,10 +222,11 @@ Status GgufReader::ReadArray(const std::string& key, GgufFile::Value& value) {
 
 Status GgufReader::ReadTensor(std::uint64_t index) {
   const std::string what = Format("tensor %llu", Wide(index));
-  STICKY_ASSIGN(std::string name, String(what));
-  if (name.empty() || name.size() > kTensorNameBytesMax) {
-    return Refused(Format("%s has a name of %zu bytes, allowed are 1 to %zu", what.c_str(),
-                          name.size(), kTensorNameBytesMax));
+  STICKY_ASSIGN(const std::string_view text, String(what));
+  std::string name(text);
+  if (name.empty() || name.size() > kTensorNameBytesMax || name.find('\0') != std::string::npos) {
+    return Refused(Format("%s has the name '%s' of %zu bytes, allowed are 1 to %zu without a NUL",
+                          what.c_str(), Escape(name).c_str(), name.size(), kTensorNameBytesMax));
   }
   STICKY_ASSIGN(GgufTensor tensor, ReadShapeAndType(std::move(name)));
   STICKY_ASSIGN(tensor.file_offset, Number<std::uint64_t>(what));  // still into the data

@@ -1,9 +1,11 @@
 #include "weights/gguf_vocabulary.h"
 
 #include <array>
+#include <bit>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 
 #include "base/text.h"
@@ -84,15 +86,51 @@ Status ReadTokens(const GgufFile& file, const std::vector<std::string_view>& tex
   return Ok{};
 }
 
+// Token ids by text, in one flat table: three look-ups a merge are most of what a tokenizer costs.
+class TextIndex {
+ public:
+  explicit TextIndex(const std::vector<std::string_view>& texts)
+      : texts_(texts), slots_(std::bit_ceil(2 * texts.size())) {
+    for (std::uint32_t id = 0; id < texts.size(); ++id) {
+      Slot& slot = slots_[Place(texts[id])];
+      if (slot.id_plus_1 == 0) slot = {Hash(texts[id]), id + 1};  // of equals the first counts
+    }
+  }
+
+  std::optional<std::uint32_t> Find(std::string_view text) const {
+    const std::uint32_t id_plus_1 = slots_[Place(text)].id_plus_1;
+    if (id_plus_1 == 0) return std::nullopt;
+    return id_plus_1 - 1;
+  }
+
+ private:
+  struct Slot {
+    std::uint32_t hash = 0;
+    std::uint32_t id_plus_1 = 0;  // 0: free
+  };
+
+  static std::uint32_t Hash(std::string_view text) {
+    return static_cast<std::uint32_t>(std::hash<std::string_view>{}(text));
+  }
+  // The slot of `text`, or the free one where it would go. At least half of them are free.
+  std::size_t Place(std::string_view text) const {
+    const std::uint32_t hash = Hash(text);
+    for (std::size_t i = hash & (slots_.size() - 1);; i = (i + 1) & (slots_.size() - 1)) {
+      const Slot& slot = slots_[i];
+      if (slot.id_plus_1 == 0) return i;
+      if (slot.hash == hash && texts_[slot.id_plus_1 - 1] == text) return i;
+    }
+  }
+
+  const std::vector<std::string_view>& texts_;
+  std::vector<Slot> slots_;
+};
+
 Status ReadMerges(const GgufFile& file, const std::vector<std::string_view>& texts,
                   VocabularySource& source) {
   STICKY_ASSIGN(const auto merges, file.FindStrings("tokenizer.ggml.merges"));
   if (!merges) return Refused("tokenizer.ggml.merges is missing");
-  std::unordered_map<std::string_view, std::uint32_t> id_of;
-  id_of.reserve(texts.size());
-  for (std::size_t id = 0; id < texts.size(); ++id) {
-    id_of.emplace(texts[id], static_cast<std::uint32_t>(id));
-  }
+  const TextIndex index(texts);
   source.merges.reserve(merges->size());
   std::string joined;
   for (const std::string_view merge : *merges) {
@@ -103,13 +141,13 @@ Status ReadMerges(const GgufFile& file, const std::vector<std::string_view>& tex
     const std::string_view left = merge.substr(0, space);
     const std::string_view right = merge.substr(space + 1);
     joined.assign(left).append(right);
-    const auto left_id = id_of.find(left);
-    const auto right_id = id_of.find(right);
-    const auto result_id = id_of.find(joined);
-    if (left_id == id_of.end() || right_id == id_of.end() || result_id == id_of.end()) {
+    const auto left_id = index.Find(left);
+    const auto right_id = index.Find(right);
+    const auto result_id = index.Find(joined);
+    if (!left_id || !right_id || !result_id) {
       return Refused("merge '" + Escape(merge) + "' names a token that is not in the vocabulary");
     }
-    source.merges.push_back({left_id->second, right_id->second, result_id->second});
+    source.merges.push_back({*left_id, *right_id, *result_id});
   }
   return Ok{};
 }

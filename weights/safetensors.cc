@@ -126,9 +126,12 @@ class HeaderReader : public nlohmann::json_sax<json> {
   bool key(string_t& value) override {
     auto& seen = at_ == At::kRoot ? names_ : fields_;
     if (!seen.insert(value).second) return Refuse("duplicate key '" + Escape(value) + "'");
-    if (at_ == At::kRoot && value.size() > kTensorNameBytesMax) {
+    if (at_ == At::kRoot && (value.empty() || value.size() > kTensorNameBytesMax ||
+                             value.find('\0') != string_t::npos)) {
       return Refuse(
-          Format("a tensor name of %zu bytes, limit %zu", value.size(), kTensorNameBytesMax));
+          Format("a tensor has the name '%s' of %zu bytes, allowed are 1 to %zu without "
+                 "a NUL",
+                 Escape(value).c_str(), value.size(), kTensorNameBytesMax));
     }
     if (at_ == At::kTensor && value != "dtype" && value != "shape" && value != "data_offsets") {
       return Refuse("tensor '" + Escape(entry().name) + "' has a key '" + Escape(value) +

@@ -15,7 +15,7 @@
 
 namespace sticky::weights {
 
-inline constexpr std::uint64_t kSmallFileBytesMax = 256ull << 20;
+inline constexpr std::uint64_t kSmallFileBytesMax = 64ull << 20;  // twice the largest known
 
 // Whether `name` is a small file that a load looks at, rather than one with weights.
 bool IsSmallFileName(std::string_view name);

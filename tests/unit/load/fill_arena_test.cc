@@ -81,7 +81,7 @@ std::string RandomBlocks(std::size_t count, std::size_t bytes, std::mt19937& rng
 // A llama whose tensors lie across several digest blocks of the arena: q and k with many heads.
 std::string WideGguf() {
   std::mt19937 rng(3);
-  constexpr std::int64_t kVocab = 3072, kHidden = 1056, kInner = 1024, kQueries = 33 * 32;
+  constexpr std::int64_t kVocab = 1280, kHidden = 1056, kInner = 64, kQueries = 33 * 32;
   GgufWriter writer;
   writer.String("general.architecture", "llama")
       .Uint("llama.block_count", 1)

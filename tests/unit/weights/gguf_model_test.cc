@@ -223,6 +223,28 @@ TEST(Gguf, TensorsThatOverlapOrLeaveAGapAreRefused) {
   EXPECT_THAT(plan.error().message, HasSubstr("overlap or leave a gap"));
 }
 
+TEST(Gguf, ATensorNameThatIsEmptyOrHasANulIsRefused) {
+  for (const std::string& name : {std::string(), std::string("a\0b", 3)}) {
+    GgufWriter writer;
+    writer.Tensor(name, {1}, 0, "abcd");
+    EXPECT_THAT(PlanLoad(OneFile(writer.Finish()).files(), {}), FailsWith(Code::kCorrupt));
+  }
+}
+
+TEST(Gguf, ADuplicateKeyAndABoolThatIsNoneAreRefused) {
+  GgufWriter twice;
+  twice.Uint("k", 1).Uint("k", 1);
+  const auto plan = PlanLoad(OneFile(twice.Finish()).files(), {});
+  ASSERT_THAT(plan, FailsWith(Code::kCorrupt));
+  EXPECT_THAT(plan.error().message, HasSubstr("duplicate key 'k'"));
+
+  GgufWriter flag;
+  flag.Bool("k", true);
+  std::string bytes = flag.Finish();
+  bytes[24 + 8 + 1 + 4] = 2;  // header, key length, key, type
+  EXPECT_THAT(PlanLoad(OneFile(bytes).files(), {}), FailsWith(Code::kCorrupt));
+}
+
 TEST(Gguf, AnAlignmentOfItsOwnIsFollowedAndABadOneRefused) {
   for (const std::uint32_t alignment : {0u, 3u, 1u << 21}) {
     GgufWriter writer;

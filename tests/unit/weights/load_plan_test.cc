@@ -415,6 +415,17 @@ TEST(LoadPlan, PointersAndCheckpointsOfOtherFormatsAreNamedForWhatTheyAre) {
   EXPECT_THAT(refused.error().message, HasSubstr("PyTorch"));
 }
 
+// A manifest, and C, could not hold such names.
+TEST(Safetensors, ATensorNameThatIsEmptyOrHasANulIsRefused) {
+  for (const char* name : {"", "a\\u0000b"}) {
+    MemoryModel model;
+    model.Add("m.safetensors", SafetensorsWriter().Add(name, "F32", {1}, "abcd").Finish());
+    const auto plan = Plan(model);
+    ASSERT_THAT(plan, FailsWith(Code::kCorrupt));
+    EXPECT_THAT(plan.error().message, HasSubstr("without a NUL"));
+  }
+}
+
 // W08: the cap, and the header that passes it, are both in the message.
 TEST(Safetensors, AHeaderPastTheLimitIsRefusedWithBothNumbers) {
   class HugeSource : public ByteSource {

@@ -14,6 +14,10 @@ sticky_test(daemon_life_test LABEL integration SOURCES integration/daemon_life_t
   DEPS sticky::test_daemon sticky::device)
 sticky_test(daemon_socket_test LABEL integration SOURCES integration/daemon_socket_test.cc
   DEPS sticky::test_daemon)
-foreach(test daemon_life_test daemon_socket_test)
+sticky_test(hostile_client_test LABEL fault SOURCES fault/hostile_client_test.cc
+  DEPS sticky::test_daemon)
+sticky_test(loader_fault_test LABEL fault SOURCES fault/loader_fault_test.cc
+  DEPS sticky::test_daemon)
+foreach(test daemon_life_test daemon_socket_test hostile_client_test loader_fault_test)
   add_dependencies(${test} stickyd sticky-loader)
 endforeach()

@@ -46,10 +46,8 @@ class HostArena {
   std::uint64_t size_bytes() const { return size_bytes_; }
   PageKind page_kind() const { return page_kind_; }
 
-  // Makes every page present, so that their memory is charged to the calling process' cgroup and
-  // no reader ever faults for want of memory. Blocking: for seconds on a large arena.
-  // Errors: kOutOfMemory. Past a cgroup's limit the kernel may kill the caller instead: only a
-  // loader calls it.
+  // Makes every page present, as Mapping::Populate does, but without a mapping and so in ordinary
+  // pages. Blocking: for seconds on a large arena. Errors: kOutOfMemory.
   Status Prefault();
 
   // Seals against writing and further seals. Errors: kUnavailable (EBUSY) while a writable mapping
@@ -87,6 +85,19 @@ class Mapping {
   Mapping(Mapping&&) noexcept;
   Mapping& operator=(Mapping&&) noexcept;
   ~Mapping();
+
+  // Asks the kernel to use huge pages where it allows them for shared memory; no error where not.
+  // For pages that are not there yet.
+  void PreferHugePages();
+
+  // Makes the pages of [offset, offset + size_bytes) present, so that their memory is charged to
+  // the calling process' cgroup and no reader ever faults for want of memory. Requires Writable().
+  // Errors: kOutOfMemory. Past a cgroup's limit the kernel may kill the caller instead: only a
+  // loader calls it. Blocking: about a second for each 2 GiB.
+  Status Populate(std::uint64_t offset, std::uint64_t size_bytes);
+
+  // How much of this mapping is in huge pages now, as /proc/self/smaps says. Bytes; 0 when unknown.
+  std::uint64_t HugeBytes() const;
 
   std::span<const std::uint8_t> bytes() const;
   std::span<std::uint8_t> writable_bytes();  // requires Writable()

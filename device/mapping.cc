@@ -1,7 +1,14 @@
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <string>
+
 #include <boost/interprocess/exceptions.hpp>
 #include <boost/interprocess/file_mapping.hpp>
 #include <boost/interprocess/mapped_region.hpp>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -64,6 +71,60 @@ Result<Mapping> Mapping::ReadOnly(int fd, std::uint64_t size_bytes) {
 Result<Mapping> Mapping::Writable(int fd, std::uint64_t size_bytes) {
   STICKY_ASSIGN(ipc::mapped_region region, Map(fd, size_bytes, ipc::read_write));
   return Mapping(std::make_unique<Region>(Region{std::move(region), /*writable=*/true}));
+}
+
+void Mapping::PreferHugePages() {
+  static_cast<void>(
+      ::madvise(region_->region.get_address(), region_->region.get_size(), MADV_HUGEPAGE));
+}
+
+Status Mapping::Populate(std::uint64_t offset, std::uint64_t size_bytes) {
+  const std::span<std::uint8_t> all = writable_bytes();
+  STICKY_CHECK(offset <= all.size() && size_bytes <= all.size() - offset);
+  const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::uint64_t begin = offset / page_bytes * page_bytes;
+  const std::uint64_t end = offset + size_bytes;
+#ifdef MADV_POPULATE_WRITE
+  constexpr int kPopulate = MADV_POPULATE_WRITE;
+#else
+  constexpr int kPopulate = 23;  // Linux 5.14; its number is the same on every architecture
+#endif
+  while (::madvise(all.data() + begin, end - begin, kPopulate) != 0) {
+    if (errno == EINTR || errno == EAGAIN) continue;
+    if (errno == EINVAL) {  // an older kernel: one write a page, of what is there
+      for (std::uint64_t at = begin; at < end; at += page_bytes) {
+        volatile std::uint8_t& byte = all[at];
+        byte = byte;
+      }
+      return Ok{};
+    }
+    // EFAULT is what shared memory that has run out is reported as.
+    return ErrnoError(
+        Format("make %llu bytes of an arena present", static_cast<unsigned long long>(size_bytes)),
+        errno == EFAULT ? ENOMEM : errno);
+  }
+  return Ok{};
+}
+
+std::uint64_t Mapping::HugeBytes() const {
+  std::ifstream file("/proc/self/smaps");
+  const auto address = reinterpret_cast<std::uintptr_t>(region_->region.get_address());
+  std::uint64_t huge_kib = 0;
+  bool ours = false;
+  for (std::string line; std::getline(file, line);) {
+    unsigned long long first = 0;
+    unsigned long long second = 0;
+    if (std::sscanf(line.c_str(), "%llx-%llx ", &first, &second) == 2) {
+      ours = first < address + region_->region.get_size() && address < second;
+      continue;
+    }
+    unsigned long long kib = 0;
+    const bool huge = std::sscanf(line.c_str(), "ShmemPmdMapped: %llu", &kib) == 1 ||
+                      std::sscanf(line.c_str(), "Shared_Hugetlb: %llu", &kib) == 1 ||
+                      std::sscanf(line.c_str(), "Private_Hugetlb: %llu", &kib) == 1;
+    if (ours && huge) huge_kib += kib;
+  }
+  return huge_kib * 1024;
 }
 
 std::span<const std::uint8_t> Mapping::bytes() const {

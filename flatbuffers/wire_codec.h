@@ -220,11 +220,13 @@ struct FillRequest {
 };
 struct FillProgress {
   std::uint64_t bytes_done = 0;
+  std::uint64_t bytes_present = 0;
   bool operator==(const FillProgress&) const = default;
 };
 struct FillReply {
   Digest content_digest;
   std::uint64_t bytes_read = 0;
+  std::uint64_t huge_bytes = 0;
   bool operator==(const FillReply&) const = default;
 };
 

@@ -322,7 +322,7 @@ Result<FillRequest> Unpack(const fb::FillRequest& table) {
 }
 
 Result<FillProgress> Unpack(const fb::FillProgress& table) {
-  return FillProgress{table.bytes_done()};
+  return FillProgress{table.bytes_done(), table.bytes_present()};
 }
 
 Result<FillReply> Unpack(const fb::FillReply& table) {

@@ -203,11 +203,12 @@ Offset<fb::FillRequest> Pack(Builder& builder, const FillRequest& request) {
 }
 
 Offset<fb::FillProgress> Pack(Builder& builder, const FillProgress& progress) {
-  return fb::CreateFillProgress(builder, progress.bytes_done);
+  return fb::CreateFillProgress(builder, progress.bytes_done, progress.bytes_present);
 }
 
 Offset<fb::FillReply> Pack(Builder& builder, const FillReply& reply) {
-  return fb::CreateFillReply(builder, PackDigest(builder, reply.content_digest), reply.bytes_read);
+  return fb::CreateFillReply(builder, PackDigest(builder, reply.content_digest), reply.bytes_read,
+                             reply.huge_bytes);
 }
 
 struct PackedBody {

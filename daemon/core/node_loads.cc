@@ -165,24 +165,28 @@ NodeState::Actions NodeState::ArenaAllocated(StateId id, std::string huge_pages,
 }
 
 NodeState::Actions NodeState::Progressed(StateId id, std::uint64_t bytes_done,
-                                         std::int64_t now_ns) {
+                                         std::uint64_t bytes_present, std::int64_t now_ns) {
   State* const state = FindById(id);
   if (state == nullptr || state->phase != StatePhase::kFilling) return Take();
   // Only an advance is a sign of life: a loader that repeats itself has stalled.
-  if (bytes_done <= state->bytes_done || bytes_done > state->arena_bytes) return Take();
-  state->bytes_done = bytes_done;
+  if (std::max(bytes_done, bytes_present) > state->arena_bytes) return Take();
+  if (bytes_done <= state->bytes_done && bytes_present <= state->bytes_present) return Take();
+  state->bytes_done = std::max(bytes_done, state->bytes_done);
+  state->bytes_present = std::max(bytes_present, state->bytes_present);
   state->moved_ns = now_ns;
   TellProgress(*state, now_ns);
   return Take();
 }
 
 NodeState::Actions NodeState::Filled(StateId id, const Digest& content_digest,
-                                     std::int64_t now_ns) {
+                                     std::uint64_t huge_bytes, std::int64_t now_ns) {
   State* const state = FindById(id);
   if (state == nullptr || state->phase != StatePhase::kFilling) return Take();
   state->content_digest = content_digest;
   state->bytes_done = state->arena_bytes;
   state->moved_ns = now_ns;
+  // "thp" was only a hope until the kernel has been asked.
+  if (state->huge_pages == "thp" && huge_bytes < state->arena_bytes / 2) state->huge_pages = "none";
   actions_.emplace_back(
       Publish{id, state->name, state->epoch, facts_.nonce, content_digest, state->template_digest});
   return Take();

@@ -48,8 +48,12 @@ class NodeState {
   Actions Planned(StateId state, std::uint64_t arena_bytes, std::uint32_t tensor_count,
                   std::int64_t now_ns);
   Actions ArenaAllocated(StateId state, std::string huge_pages, std::int64_t now_ns);
-  Actions Progressed(StateId state, std::uint64_t bytes_done, std::int64_t now_ns);
-  Actions Filled(StateId state, const Digest& content_digest, std::int64_t now_ns);
+  // Of the arena: bytes filled, and bytes whose pages are there (known before they are filled).
+  Actions Progressed(StateId state, std::uint64_t bytes_done, std::uint64_t bytes_present,
+                     std::int64_t now_ns);
+  // huge_bytes: of the arena, in huge pages.
+  Actions Filled(StateId state, const Digest& content_digest, std::uint64_t huge_bytes,
+                 std::int64_t now_ns);
   Actions Published(StateId state, std::int64_t now_ns);
   // Whatever went wrong with a load, at any step. Harmless once the load has ended.
   Actions LoaderFailed(StateId state, const Error& error, std::int64_t now_ns);
@@ -91,6 +95,7 @@ class NodeState {
     std::uint64_t arena_bytes = 0;  // 0 until planned
     std::uint32_t tensor_count = 0;
     std::uint64_t bytes_done = 0;
+    std::uint64_t bytes_present = 0;
     std::string huge_pages;
     std::optional<Digest> content_digest;
     std::optional<wire::Failure> failure;

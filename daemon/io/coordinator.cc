@@ -303,11 +303,11 @@ void Coordinator::Perform(StartLoader& action) {
     held_[id].draft = std::move(draft);
     Do(core_.Planned(id, arena_bytes, tensor_count, MonotonicNs()));
   };
-  callbacks.on_progress = [this, id](std::uint64_t bytes_done) {
-    Do(core_.Progressed(id, bytes_done, MonotonicNs()));
+  callbacks.on_progress = [this, id](const wire::FillProgress& progress) {
+    Do(core_.Progressed(id, progress.bytes_done, progress.bytes_present, MonotonicNs()));
   };
-  callbacks.on_filled = [this, id](const Digest& digest) {
-    Do(core_.Filled(id, digest, MonotonicNs()));
+  callbacks.on_filled = [this, id](const wire::FillReply& reply) {
+    Do(core_.Filled(id, reply.content_digest, reply.huge_bytes, MonotonicNs()));
   };
   callbacks.on_failed = [this, id](const Error& error) {
     Do(core_.LoaderFailed(id, error, MonotonicNs()));

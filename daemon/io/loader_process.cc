@@ -95,11 +95,11 @@ void LoaderProcess::OnFrame(wire::Frame frame) {
   }
   if (const auto* moved = std::get_if<wire::FillProgress>(&body);
       moved && step_ == Step::kFilling) {
-    return callbacks_.on_progress(moved->bytes_done);
+    return callbacks_.on_progress(*moved);
   }
   if (const auto* filled = std::get_if<wire::FillReply>(&body); filled && step_ == Step::kFilling) {
     step_ = Step::kEnded;
-    return callbacks_.on_filled(filled->content_digest);
+    return callbacks_.on_filled(*filled);
   }
   Fail(Error{Code::kInternal, "talk to the loader: it sent a message out of turn"});
 }

@@ -30,8 +30,8 @@ class LoaderProcess {
  public:
   struct Callbacks {
     std::function<void(wire::Manifest draft)> on_planned;  // checked: one arena, all inside it
-    std::function<void(std::uint64_t bytes_done)> on_progress;
-    std::function<void(const Digest& content_digest)> on_filled;
+    std::function<void(const wire::FillProgress& progress)> on_progress;
+    std::function<void(const wire::FillReply& reply)> on_filled;
     // Anything else: it said so, died, or broke the protocol. Called at most once.
     std::function<void(const Error& error)> on_failed;
     // The process has been reaped; called last, exactly once, also after Kill.

@@ -38,7 +38,7 @@ class FdByteSource : public weights::ByteSource {
 };
 
 struct FillOptions {
-  int thread_count = 1;                  // 1 to 64
+  int thread_count = 1;                    // 1 to 64
   std::uint64_t piece_bytes = 256u << 10;  // stored bytes read at a time, per thread: fits the L2
   // Called on the calling thread with the arena bytes done so far; may be empty.
   std::function<void(std::uint64_t bytes_done)> progress;

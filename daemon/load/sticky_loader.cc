@@ -3,6 +3,7 @@
 // files that it is given, fill the arena that it is given, say the digest, exit.
 
 #include <algorithm>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <memory>
@@ -13,9 +14,9 @@
 #include <vector>
 
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sysexits.h>
 #include <unistd.h>
@@ -44,6 +45,8 @@ void StepBack() {
   constexpr int kIoprioWhoProcess = 1;  // ioprio_set(2) has no header
   constexpr int kIoprioBestEffortLow = 2 << 13 | 6;
   ::syscall(SYS_ioprio_set, kIoprioWhoProcess, 0, kIoprioBestEffortLow);
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+  ::umask(077);
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
   const int fd = ::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
@@ -67,6 +70,24 @@ Status Say(wire::Body body, int fd = -1) {
   return wire::SendMessage(kChannel, {0, std::move(body)}, fds, Deadline::AfterMs(kMessageMs));
 }
 
+// Errors: kInvalidArgument for what is not a regular file, kCorrupt when its size has changed since
+// the requester looked.
+Status CheckFile(const wire::SourceFile& file, int fd) {
+  struct stat status {};
+  const std::string doing = "use the file '" + Escape(file.name) + "'";
+  if (::fstat(fd, &status) != 0) return ErrnoError(doing, errno);
+  if (!S_ISREG(status.st_mode)) {
+    return Error{Code::kInvalidArgument, doing + ": it is not a regular file"};
+  }
+  const auto found = static_cast<std::uint64_t>(status.st_size);
+  if (found == file.size_bytes) return Ok{};
+  return Error{Code::kCorrupt,
+               Format("%s: it had %llu bytes when the load was asked for and has %llu now; is "
+                      "somebody still writing it?",
+                      doing.c_str(), static_cast<unsigned long long>(file.size_bytes),
+                      static_cast<unsigned long long>(found))};
+}
+
 Result<Job> ReceiveJob() {
   Job job;
   STICKY_ASSIGN(wire::Received first, Receive());
@@ -81,6 +102,7 @@ Result<Job> ReceiveJob() {
     }
     for (std::size_t i = 0; i < part.fds.size(); ++i) {
       const wire::SourceFile& file = files->files[i];
+      STICKY_TRY(CheckFile(file, part.fds[i].get()));
       job.sources.push_back(std::make_unique<FdByteSource>(std::move(part.fds[i]), file.name));
       job.files.push_back({file.name, file.size_bytes, job.sources.back().get()});
     }
@@ -108,7 +130,35 @@ int ThreadCount() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kThreadCountMax);
 }
 
-Result<FillResult> Fill(const Job& job, const weights::LoadPlan& plan) {
+// Says how far the fill is, as often as is of use. A coordinator that does not listen right now is
+// not waited for: one that is gone shows when the reply is sent.
+class ProgressTeller {
+ public:
+  void Tell(const wire::FillProgress& progress) {
+    const std::int64_t now_ns = MonotonicNs();
+    if (now_ns - told_ns_ < kProgressNs) return;
+    told_ns_ = now_ns;
+    static_cast<void>(wire::TrySend(kChannel, wire::Encode({0, progress}), {}));
+  }
+
+ private:
+  std::int64_t told_ns_ = 0;
+};
+
+// Makes the arena's pages present piece by piece, so that the coordinator sees it go on.
+Status Populate(device::Mapping& mapping, std::uint64_t arena_bytes, ProgressTeller& progress) {
+  mapping.PreferHugePages();
+  constexpr std::uint64_t kPieceBytes = 64u << 20;
+  for (std::uint64_t at = 0; at < arena_bytes;) {
+    const std::uint64_t size_bytes = std::min(kPieceBytes, arena_bytes - at);
+    STICKY_TRY(mapping.Populate(at, size_bytes));
+    at += size_bytes;
+    progress.Tell({0, at});
+  }
+  return Ok{};
+}
+
+Result<wire::FillReply> Fill(const Job& job, const weights::LoadPlan& plan) {
   STICKY_ASSIGN(wire::Received message, Receive());
   const auto* const request = std::get_if<wire::FillRequest>(&message.message.body);
   if (request == nullptr || message.fds.size() != 1 || request->arena_bytes != plan.arena_bytes) {
@@ -118,24 +168,17 @@ Result<FillResult> Fill(const Job& job, const weights::LoadPlan& plan) {
                 device::HostArena::Adopt(std::move(message.fds[0]), request->arena_bytes));
   STICKY_ASSIGN(device::Mapping mapping,
                 device::Mapping::Writable(arena.fd(), request->arena_bytes));
-  const std::span<std::uint8_t> bytes = mapping.writable_bytes();
-  // Before the pages are there, so that they can be huge; no error where they cannot.
-  static_cast<void>(::madvise(bytes.data(), bytes.size(), MADV_HUGEPAGE));
-  STICKY_TRY(arena.Prefault());
-
+  ProgressTeller progress;
+  STICKY_TRY(Populate(mapping, request->arena_bytes, progress));
   FillOptions options;
   options.thread_count = ThreadCount();
-  std::int64_t told_ns = 0;
-  Status told = Ok{};
   options.progress = [&](std::uint64_t bytes_done) {
-    const std::int64_t now_ns = MonotonicNs();
-    if (now_ns - told_ns < kProgressNs || !told.ok()) return;
-    told_ns = now_ns;
-    told = Say(wire::FillProgress{bytes_done});
+    progress.Tell({bytes_done, request->arena_bytes});
   };
-  STICKY_ASSIGN(const FillResult result, FillArena(plan, job.files, bytes, options));
-  STICKY_TRY(told);
-  return result;  // mapping and descriptor end here, so that the coordinator can seal
+  STICKY_ASSIGN(const FillResult result,
+                FillArena(plan, job.files, mapping.writable_bytes(), options));
+  // mapping and descriptor end here, so that the coordinator can seal
+  return wire::FillReply{result.content_digest, result.bytes_read, mapping.HugeBytes()};
 }
 
 Status Load() {
@@ -149,8 +192,8 @@ Status Load() {
     STICKY_ASSIGN(const UniqueFd fd, device::SealedCopy("plan:" + job.request.state, draft));
     STICKY_TRY(Say(wire::PlanReply{plan.arena_bytes}, fd.get()));
   }
-  STICKY_ASSIGN(const FillResult result, Fill(job, plan));
-  return Say(wire::FillReply{result.content_digest, result.bytes_read});
+  STICKY_ASSIGN(const wire::FillReply reply, Fill(job, plan));
+  return Say(reply);
 }
 
 int Main() {

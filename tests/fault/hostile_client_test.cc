@@ -191,7 +191,7 @@ TEST_F(HostileClient, ReplyInsteadOfARequestIsRefused) {
   WireClient client = daemon_.Client();
 
   EXPECT_THAT(client.Ask(wire::FillReply{}), FailsWith(Code::kInvalidArgument));
-  EXPECT_THAT(client.Ask(wire::Blob{1ull << 40}), FailsWith(Code::kInvalidArgument));
+  EXPECT_THAT(client.Ask(wire::Blob{1000}), FailsWith(Code::kInvalidArgument));
   ExpectOthersAreServed();
 }
 
@@ -223,7 +223,8 @@ TEST_F(HostileClient, DescriptorsNobodyAskedForAreClosed) {
   for (int i = 0; i < 20; ++i) ASSERT_THAT(client.Send(wire::StatusRequest{}, fds), IsOk());
   for (int i = 0; i < 20; ++i) ASSERT_THAT(client.Receive(), IsOk());
 
-  EXPECT_LE(OpenDescriptors(daemon_.pid()), descriptors_before + 1);
+  EXPECT_TRUE(WaitUntil([&] { return OpenDescriptors(daemon_.pid()) <= descriptors_before + 1; }))
+      << OpenDescriptors(daemon_.pid());
 }
 
 // Case 8.

@@ -76,8 +76,10 @@ std::string MakeProgramTree(const TempFolder& folder, const std::string& loader_
   fs::create_directories(folder / "tree/libexec/stickyinvoc");
   // A copy: the program finds its loader through /proc/self/exe, which follows links.
   fs::copy_file(ProgramPrefix() + "/bin/stickyd", folder / "tree/bin/stickyd");
-  WriteText(loader, loader_script);
-  ::chmod(loader.c_str(), 0755);
+  if (!loader_script.empty()) {
+    WriteText(loader, loader_script);
+    ::chmod(loader.c_str(), 0755);
+  }
   return folder / "tree/bin/stickyd";
 }
 

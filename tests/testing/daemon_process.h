@@ -58,7 +58,8 @@ class DaemonProcess {
   Process process_;
 };
 
-// A tree with stickyd and, as its loader, the shell script `loader_script`.
+// A tree with stickyd and, as its loader, the shell script `loader_script`; with none when that is
+// empty. Returns the path of stickyd.
 std::string MakeProgramTree(const TempFolder& folder, const std::string& loader_script);
 
 }  // namespace sticky::testing

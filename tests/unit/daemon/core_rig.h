@@ -77,7 +77,7 @@ struct CoreRig {
   void Plan(std::uint64_t bytes) { Keep(core.Planned(LastStarted(), bytes, 3, now_ns)); }
   void Fill() {
     Keep(core.ArenaAllocated(LastStarted(), "none", now_ns));
-    Keep(core.Filled(LastStarted(), Content(), now_ns));
+    Keep(core.Filled(LastStarted(), Content(), /*huge_bytes=*/0, now_ns));
     Keep(core.Published(LastStarted(), now_ns));
   }
   void FailLoader(const std::string& why) {

@@ -210,7 +210,7 @@ TEST(NodeLoads, FillThatRepeatsItselfHasStalled) {
   rig.Plan(800);
 
   for (int i = 0; i < 62; ++i) {
-    rig.Keep(rig.core.Progressed(rig.LastStarted(), 100, rig.now_ns));
+    rig.Keep(rig.core.Progressed(rig.LastStarted(), 100, 100, rig.now_ns));
     rig.Tick(1'000 * kMs);
   }
 
@@ -226,11 +226,42 @@ TEST(NodeLoads, FillThatMovesIsNotKilled) {
   rig.Plan(800);
 
   for (std::uint64_t done = 1; done <= 20; ++done) {
-    rig.Keep(rig.core.Progressed(rig.LastStarted(), done, rig.now_ns));
+    rig.Keep(rig.core.Progressed(rig.LastStarted(), done, 800, rig.now_ns));
     rig.Tick(45'000 * kMs);
   }
 
   EXPECT_EQ(rig.PhaseOf("m"), StatePhase::kFilling);
+}
+
+TEST(NodeLoads, PagesThatBecomePresentAreASignOfLife) {
+  CoreRig rig;
+  rig.Connect(1);
+  rig.Ask(1, 5, CoreRig::Load("m", 1'000'000));
+  rig.Plan(800);
+
+  for (std::uint64_t present = 1; present <= 20; ++present) {
+    rig.Keep(rig.core.Progressed(rig.LastStarted(), 0, present, rig.now_ns));
+    rig.Tick(45'000 * kMs);
+  }
+
+  EXPECT_EQ(rig.PhaseOf("m"), StatePhase::kFilling);
+}
+
+TEST(NodeLoads, HugePagesAreOnlyClaimedWhenTheKernelCountedThem) {
+  for (const std::uint64_t huge_bytes : {0u, 100u, 700u}) {
+    CoreRig rig;
+    rig.Connect(1);
+    rig.Ask(1, 5, CoreRig::Load("m", 1000));
+    rig.Plan(800);
+    const StateId id = rig.LastStarted();
+
+    rig.Keep(rig.core.ArenaAllocated(id, "thp", rig.now_ns));
+    rig.Keep(rig.core.Filled(id, CoreRig::Content(), huge_bytes, rig.now_ns));
+    rig.Keep(rig.core.Published(id, rig.now_ns));
+
+    EXPECT_EQ(rig.Answer<wire::LoadReply>(1, 5)->state.huge_pages,
+              huge_bytes == 700 ? "thp" : "none");
+  }
 }
 
 TEST(NodeLoads, ProgressIsToldAboutTenTimesASecond) {
@@ -243,7 +274,7 @@ TEST(NodeLoads, ProgressIsToldAboutTenTimesASecond) {
   const StateId id{1};
   for (std::uint64_t done = 1; done <= 1000; ++done) {
     rig.now_ns += kMs;
-    rig.Keep(rig.core.Progressed(id, done, rig.now_ns));
+    rig.Keep(rig.core.Progressed(id, done, 1000, rig.now_ns));
   }
 
   EXPECT_GE(rig.Count<Send>(), 9);
@@ -339,8 +370,8 @@ TEST(NodeLoads, LateWordsOfADeadLoaderChangeNothing) {
   rig.actions.clear();
 
   rig.Keep(rig.core.Planned(id, 100, 1, rig.now_ns));
-  rig.Keep(rig.core.Progressed(id, 50, rig.now_ns));
-  rig.Keep(rig.core.Filled(id, CoreRig::Content(), rig.now_ns));
+  rig.Keep(rig.core.Progressed(id, 50, 50, rig.now_ns));
+  rig.Keep(rig.core.Filled(id, CoreRig::Content(), 0, rig.now_ns));
   rig.Keep(rig.core.Published(id, rig.now_ns));
 
   EXPECT_TRUE(rig.actions.empty());

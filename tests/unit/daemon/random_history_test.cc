@@ -118,9 +118,9 @@ class History {
     if (kind <= 2) {
       rig_.Keep(rig_.core.Planned(id, 1 + Below(500), 1, rig_.now_ns));
     } else if (kind == 3) {
-      rig_.Keep(rig_.core.Progressed(id, Below(700), rig_.now_ns));
+      rig_.Keep(rig_.core.Progressed(id, Below(700), Below(700), rig_.now_ns));
     } else if (kind <= 7) {
-      if (arenas_.contains(id)) rig_.Keep(rig_.core.Filled(id, CoreRig::Content(), rig_.now_ns));
+      if (arenas_.contains(id)) rig_.Keep(rig_.core.Filled(id, CoreRig::Content(), 0, rig_.now_ns));
     } else if (kind == 8) {
       rig_.Keep(rig_.core.LoaderFailed(id, Error{Code::kCorrupt, "x"}, rig_.now_ns));
     } else {

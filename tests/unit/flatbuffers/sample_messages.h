@@ -64,8 +64,8 @@ inline std::vector<Message> SampleMessages() {
       PlanRequest{"llama-8b", DtypeChoice::kF16, 2},
       PlanReply{1ULL << 33},
       FillRequest{1ULL << 33},
-      FillProgress{1ULL << 20},
-      FillReply{SampleDigest(77), 1ULL << 33},
+      FillProgress{1ULL << 20, 1ULL << 21},
+      FillReply{SampleDigest(77), 1ULL << 33, 1ULL << 21},
   };
   std::vector<Message> messages;
   std::uint32_t request_id = 100;

@@ -68,7 +68,7 @@ class LoaderFault : public ::testing::Test {
     EXPECT_TRUE(WaitUntil([&] { return ChildrenOf(daemon_->pid()).empty(); }));
     EXPECT_THAT(client.Ask(wire::AttachRequest{"m", {}, 0, false}), ::testing::Not(IsOk()));
     EXPECT_TRUE(WaitUntil([&] {
-      return OpenDescriptors(daemon_->pid()) <= descriptors_before_ + 1;
+      return OpenDescriptors(daemon_->pid()) <= descriptors_before_ + 2;
     })) << OpenDescriptors(daemon_->pid())
         << " descriptors, " << descriptors_before_ << " before";
   }

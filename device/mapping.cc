@@ -6,8 +6,10 @@
 #include <boost/interprocess/exceptions.hpp>
 #include <boost/interprocess/file_mapping.hpp>
 #include <boost/interprocess/mapped_region.hpp>
+#include <linux/magic.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/check.h"
@@ -19,6 +21,7 @@ namespace ipc = boost::interprocess;
 
 struct Mapping::Region {
   ipc::mapped_region region;
+  std::uint64_t size_bytes = 0;  // as was asked for; huge pages are mapped whole
   bool writable = false;
 };
 
@@ -38,6 +41,14 @@ class Descriptor {
   ipc::mode_t mode_;
 };
 
+// munmap(2) takes whole huge pages only, so whole ones must be mapped.
+std::uint64_t MappedBytes(int fd, std::uint64_t size_bytes) {
+  struct statfs system {};
+  if (::fstatfs(fd, &system) != 0 || system.f_type != HUGETLBFS_MAGIC) return size_bytes;
+  const auto page_bytes = static_cast<std::uint64_t>(system.f_bsize);
+  return (size_bytes + page_bytes - 1) / page_bytes * page_bytes;
+}
+
 Result<ipc::mapped_region> Map(int fd, std::uint64_t size_bytes, ipc::mode_t mode) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return ErrnoError("examine the memory to map", errno);
@@ -48,7 +59,7 @@ Result<ipc::mapped_region> Map(int fd, std::uint64_t size_bytes, ipc::mode_t mod
                         static_cast<long long>(status.st_size))};
   }
   try {
-    return ipc::mapped_region(Descriptor(fd, mode), mode, 0, size_bytes);
+    return ipc::mapped_region(Descriptor(fd, mode), mode, 0, MappedBytes(fd, size_bytes));
   } catch (const ipc::interprocess_exception& error) {
     return ErrnoError(
         Format("map %llu bytes of shared memory", static_cast<unsigned long long>(size_bytes)),
@@ -65,12 +76,14 @@ Mapping::~Mapping() = default;
 
 Result<Mapping> Mapping::ReadOnly(int fd, std::uint64_t size_bytes) {
   STICKY_ASSIGN(ipc::mapped_region region, Map(fd, size_bytes, ipc::read_only));
-  return Mapping(std::make_unique<Region>(Region{std::move(region), /*writable=*/false}));
+  return Mapping(
+      std::make_unique<Region>(Region{std::move(region), size_bytes, /*writable=*/false}));
 }
 
 Result<Mapping> Mapping::Writable(int fd, std::uint64_t size_bytes) {
   STICKY_ASSIGN(ipc::mapped_region region, Map(fd, size_bytes, ipc::read_write));
-  return Mapping(std::make_unique<Region>(Region{std::move(region), /*writable=*/true}));
+  return Mapping(
+      std::make_unique<Region>(Region{std::move(region), size_bytes, /*writable=*/true}));
 }
 
 void Mapping::PreferHugePages() {
@@ -128,13 +141,12 @@ std::uint64_t Mapping::HugeBytes() const {
 }
 
 std::span<const std::uint8_t> Mapping::bytes() const {
-  return {static_cast<const std::uint8_t*>(region_->region.get_address()),
-          region_->region.get_size()};
+  return {static_cast<const std::uint8_t*>(region_->region.get_address()), region_->size_bytes};
 }
 
 std::span<std::uint8_t> Mapping::writable_bytes() {
   STICKY_CHECK(region_->writable);
-  return {static_cast<std::uint8_t*>(region_->region.get_address()), region_->region.get_size()};
+  return {static_cast<std::uint8_t*>(region_->region.get_address()), region_->size_bytes};
 }
 
 }  // namespace sticky::device

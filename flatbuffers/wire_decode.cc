@@ -329,6 +329,7 @@ Result<FillReply> Unpack(const fb::FillReply& table) {
   FillReply out;
   STICKY_TRY(ReadDigest(table.content_digest(), "content_digest", out.content_digest));
   out.bytes_read = table.bytes_read();
+  out.huge_bytes = table.huge_bytes();
   return out;
 }
 

@@ -143,5 +143,56 @@ TEST(SealedCopy, HoldsTheBytesAndRefusesWriting) {
   EXPECT_LT(::pwrite(fd.get(), "x", 1, 0), 0);
 }
 
+TEST(Mapping, PopulatedPagesAreThereAndCanBeSealed) {
+  HostArena arena = HostArena::Create("test", kBytes, false).value();
+  {
+    Mapping mapping = Mapping::Writable(arena.fd(), kBytes).value();
+
+    EXPECT_THAT(mapping.Populate(0, 4096), IsOk());
+    EXPECT_THAT(arena.Seal(), FailsWith(Code::kCorrupt)) << "two pages are missing";
+    mapping.writable_bytes()[4096] = 5;
+    EXPECT_THAT(mapping.Populate(4096, kBytes - 4096), IsOk());
+
+    EXPECT_EQ(mapping.bytes()[4096], 5) << "what was there stays";
+  }
+  EXPECT_THAT(arena.Seal(), IsOk());
+}
+
+TEST(Mapping, SmallPagesAreNotCountedAsHuge) {
+  HostArena arena = HostArena::Create("test", kBytes, false).value();
+  Mapping mapping = Mapping::Writable(arena.fd(), kBytes).value();
+  ASSERT_THAT(mapping.Populate(0, kBytes), IsOk());
+
+  EXPECT_EQ(mapping.HugeBytes(), 0u);
+}
+
+// Whatever the machine has: huge pages from its pool, joined ones, or neither.
+TEST(Mapping, ArenaThatWantsHugePagesWorksWithWhatTheMachineGives) {
+  constexpr std::uint64_t kTwoHugePagesAndABit = (4u << 20) + 4096;
+  for (const bool want_huge : {false, true}) {
+    HostArena arena = HostArena::Create("test", kTwoHugePagesAndABit, want_huge).value();
+    {
+      Mapping mapping = Mapping::Writable(arena.fd(), kTwoHugePagesAndABit).value();
+      mapping.PreferHugePages();
+      ASSERT_THAT(mapping.Populate(0, kTwoHugePagesAndABit), IsOk());
+      EXPECT_EQ(mapping.bytes().size(), kTwoHugePagesAndABit);
+      std::memset(mapping.writable_bytes().data(), 7, kTwoHugePagesAndABit);
+      const std::uint64_t huge_bytes = mapping.HugeBytes();
+      EXPECT_TRUE(arena.page_kind() != PageKind::kSmall || huge_bytes == 0);
+      EXPECT_TRUE(arena.page_kind() != PageKind::kHuge || huge_bytes >= 4u << 20);
+    }
+
+    ASSERT_THAT(arena.Seal(), IsOk()) << Name(arena.page_kind());
+    {
+      UniqueFd lent = arena.Lend().value();
+      const Mapping reader = Mapping::ReadOnly(lent.get(), kTwoHugePagesAndABit).value();
+      lent.Reset();
+      EXPECT_EQ(reader.bytes()[kTwoHugePagesAndABit - 1], 7);
+      EXPECT_TRUE(arena.HasBorrowers().value());
+    }
+    EXPECT_FALSE(arena.HasBorrowers().value());
+  }
+}
+
 }  // namespace
 }  // namespace sticky::device

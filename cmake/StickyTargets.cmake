@@ -66,10 +66,11 @@ function(sticky_module name)
   install(TARGETS ${name} DESTINATION "${CMAKE_INSTALL_LIBDIR}/stickyinvoc")
 endfunction()
 
-# sticky_test(<name> LABEL <unit|integration|...> SOURCES ... [DEPS ...] [TIMEOUT seconds]):
-# one binary, one CTest entry a TEST. Paths that tests need are compiled in.
+# sticky_test(<name> LABEL <unit|integration|...> SOURCES ... [DEPS ...] [TIMEOUT seconds] [THREADED]):
+# one binary, one CTest entry a TEST. Paths that tests need are compiled in. THREADED: its subject
+# has threads of our own, so it also runs under the thread sanitizer, where no other test is run.
 function(sticky_test name)
-  cmake_parse_arguments(ARG "" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "THREADED" "LABEL;TIMEOUT" "SOURCES;DEPS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 120)
   endif()
@@ -79,6 +80,27 @@ function(sticky_test name)
     STICKY_SOURCE_DIR="${PROJECT_SOURCE_DIR}" STICKY_BUILD_DIR="${PROJECT_BINARY_DIR}")
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  if(STICKY_SANITIZE STREQUAL "thread" AND NOT ARG_THREADED)
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    return()
+  endif()
+  add_dependencies(sticky_tests ${name})
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES
     LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT})
+endfunction()
+
+# sticky_script_test(<name> LABEL <label> COMMAND ... [TIMEOUT seconds]): a test that is a script,
+# run from the source tree. Scripts have nothing to show a sanitizer, except those that run our
+# programs: give these ANY_BUILD.
+function(sticky_script_test name)
+  cmake_parse_arguments(ARG "ANY_BUILD" "LABEL;TIMEOUT" "COMMAND" ${ARGN})
+  if(STICKY_SANITIZE AND NOT ARG_ANY_BUILD)
+    return()
+  endif()
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 120)
+  endif()
+  add_test(NAME ${name} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+  set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT}
+    ENVIRONMENT "STICKY_BUILD_DIR=${PROJECT_BINARY_DIR}")
 endfunction()

@@ -5,6 +5,7 @@
 #define STICKY_TESTS_TESTING_TINY_LLAMA_H_
 
 #include <cstdint>
+#include <algorithm>
 #include <map>
 #include <random>
 #include <string>
@@ -75,16 +76,12 @@ struct TinyLlama {
                                         std::size_t columns) {
     std::vector<float> out(rows.size());
     const std::size_t per_head = rows.size() / columns / head_count;
-    for (std::size_t head = 0; head < head_count; ++head) {
-      for (std::size_t half = 0; half < 2; ++half) {
-        for (std::size_t i = 0; i < per_head / 2; ++i) {
-          const std::size_t from = head * per_head + half * per_head / 2 + i;
-          const std::size_t to = head * per_head + 2 * i + half;
-          for (std::size_t c = 0; c < columns; ++c) {
-            out[to * columns + c] = rows[from * columns + c];
-          }
-        }
-      }
+    for (std::size_t from = 0; from < rows.size() / columns; ++from) {
+      const std::size_t head = from / per_head;
+      const std::size_t half = from % per_head / (per_head / 2);
+      const std::size_t to = head * per_head + 2 * (from % (per_head / 2)) + half;
+      std::copy_n(rows.begin() + static_cast<std::ptrdiff_t>(from * columns), columns,
+                  out.begin() + static_cast<std::ptrdiff_t>(to * columns));
     }
     return out;
   }

@@ -5,7 +5,7 @@
  * Nothing here prints, exits, installs a signal handler or changes a global. Functions that can
  * fail return 0 or a negative sti_code, and fill the caller's sti_error when it is not NULL.
  *
- * Thread: an attached state may be read from many threads at once; attach it and detach it from one.
+ * Thread: an attached state may be read from many threads at once; attach and detach it from one.
  * Fork: a state belongs to the process that attached it. In a child of fork() every function on it
  *   fails with STI_INVALID_ARGUMENT (attach anew), and sti_detach there does not end the parent's
  *   lease. Pointers into tensors stay readable in the child.
@@ -41,30 +41,42 @@ typedef enum sti_code {
 } sti_code;
 
 typedef enum sti_dtype {
-  STI_BOOL = 0, STI_U8 = 1, STI_I8 = 2, STI_U16 = 3, STI_I16 = 4, STI_U32 = 5, STI_I32 = 6,
-  STI_U64 = 7, STI_I64 = 8, STI_F16 = 9, STI_BF16 = 10, STI_F32 = 11, STI_F64 = 12
+  STI_BOOL = 0,
+  STI_U8 = 1,
+  STI_I8 = 2,
+  STI_U16 = 3,
+  STI_I16 = 4,
+  STI_U32 = 5,
+  STI_I32 = 6,
+  STI_U64 = 7,
+  STI_I64 = 8,
+  STI_F16 = 9,
+  STI_BF16 = 10,
+  STI_F32 = 11,
+  STI_F64 = 12
 } sti_dtype;
 
 #define STI_RANK_MAX 8
 #define STI_ERROR_MESSAGE_BYTES 512
 
-/* Filled on failure by the function that takes it. The caller owns it; message is NUL-terminated. */
+/* Filled on failure by the function that takes it. The caller owns it; message ends with NUL. */
 typedef struct sti_error {
-  int32_t code;    /* a positive sti_code; 0 when the call succeeded */
-  int32_t os_code; /* errno, or 0 */
+  int32_t code;                          /* a positive sti_code; 0 when the call succeeded */
+  int32_t os_code;                       /* errno, or 0 */
   char message[STI_ERROR_MESSAGE_BYTES]; /* what was being done, to what, and what to do next */
 } sti_error;
 
 typedef struct sti_state sti_state; /* one attached state; opaque */
 
 typedef struct sti_attach_options {
-  uint32_t struct_bytes;   /* sizeof(sti_attach_options): newer fields are absent in older callers */
-  uint32_t wait_ms;        /* how long to wait while the state is being built; 0: do not wait */
-  uint32_t connect_ms;     /* deadline for connecting and for each reply; 0 means 5000 */
-  uint32_t reserved;       /* 0 */
-  const char* socket_path; /* NULL: $STICKYINVOC_SOCKET, else $XDG_RUNTIME_DIR/stickyinvoc/stickyd.sock,
-                              else /run/stickyinvoc/stickyd.sock */
-  const uint8_t* digest;   /* 16 bytes, or NULL: only a state with this content will do */
+  uint32_t struct_bytes; /* sizeof(sti_attach_options): newer fields are absent in older callers */
+  uint32_t wait_ms;      /* how long to wait while the state is being built; 0: do not wait */
+  uint32_t connect_ms;   /* deadline for connecting and for each reply; 0 means 5000 */
+  uint32_t reserved;     /* 0 */
+  /* NULL: $STICKYINVOC_SOCKET, else $XDG_RUNTIME_DIR/stickyinvoc/stickyd.sock, else
+   * /run/stickyinvoc/stickyd.sock */
+  const char* socket_path;
+  const uint8_t* digest; /* 16 bytes, or NULL: only a state with this content will do */
 } sti_attach_options;
 
 typedef struct sti_tensor {
@@ -77,18 +89,18 @@ typedef struct sti_tensor {
 } sti_tensor;
 
 typedef struct sti_state_info {
-  uint32_t struct_bytes;       /* set by the caller to sizeof(sti_state_info) */
+  uint32_t struct_bytes; /* set by the caller to sizeof(sti_state_info) */
   uint32_t tensor_count;
   uint32_t asset_count;
-  uint32_t adopted;            /* 1: the lease came with the process (stickyctl run), 0: attached */
-  uint64_t epoch;              /* which load of this name it is, from 1 */
-  uint64_t daemon_nonce;       /* which life of the daemon built it */
-  uint64_t arena_bytes;        /* shared memory mapped */
-  uint64_t lease_id;           /* as `stickyctl leases` shows it; 0 when adopted */
-  uint8_t content_digest[16];  /* xxh3-128 of the state's bytes */
+  uint32_t adopted;           /* 1: the lease came with the process (stickyctl run), 0: attached */
+  uint64_t epoch;             /* which load of this name it is, from 1 */
+  uint64_t daemon_nonce;      /* which life of the daemon built it */
+  uint64_t arena_bytes;       /* shared memory mapped */
+  uint64_t lease_id;          /* as `stickyctl leases` shows it; 0 when adopted */
+  uint8_t content_digest[16]; /* xxh3-128 of the state's bytes */
   uint8_t template_digest[16];
-  const char* name;            /* valid until sti_detach */
-  const char* device;          /* "host"; valid until sti_detach */
+  const char* name;   /* valid until sti_detach */
+  const char* device; /* "host"; valid until sti_detach */
 } sti_state_info;
 
 /* "0.1.0"; static. */
@@ -107,11 +119,12 @@ STI_EXPORT const char* sti_dtype_name(int dtype);
  * `name` is the state it is for and no socket_path is given.
  * Blocking: at most connect_ms, and wait_ms while the state is being built.
  * Errors: STI_INVALID_ARGUMENT, STI_NOT_FOUND, STI_UNAVAILABLE (no daemon, or not ready in time),
- *   STI_PERMISSION_DENIED, STI_OUT_OF_MEMORY, STI_CORRUPT (another digest: the message has both). */
+ *   STI_PERMISSION_DENIED, STI_OUT_OF_MEMORY, STI_CORRUPT (another digest: the message has both).
+ */
 STI_EXPORT int sti_attach(const char* name, const sti_attach_options* options, sti_state** out,
                           sti_error* error);
 
-/* Unmaps and ends the lease. NULL is allowed. Every pointer into the state is invalid afterwards. */
+/* Unmaps and ends the lease. NULL is allowed. Pointers into the state are invalid afterwards. */
 STI_EXPORT void sti_detach(sti_state* state);
 
 /* Errors: STI_INVALID_ARGUMENT for a struct_bytes that no version had, or after fork. */

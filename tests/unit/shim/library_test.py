@@ -65,13 +65,15 @@ class LibraryTest(unittest.TestCase):
         self.assertIn("STICKYINVOC_0", readelf("--version-info", LIBRARY))
 
     def test_has_no_executable_stack(self):
-        stack = [line for line in readelf("--segments", LIBRARY).splitlines() if "GNU_STACK" in line]
+        segments = readelf("--segments", LIBRARY).splitlines()
+        stack = [line for line in segments if "GNU_STACK" in line]
         self.assertEqual(len(stack), 1)
         self.assertNotIn("E ", stack[0].split("0x")[-2])
 
     def test_these_checks_see_a_cxx_program(self):
-        """Against a library that is none of this, so that the checks above cannot pass by mistake."""
-        maps = subprocess.run(["ldconfig", "-p"], check=False, capture_output=True, text=True).stdout
+        """Against a library that is none of this, lest the checks above pass by mistake."""
+        maps = subprocess.run(["ldconfig", "-p"], check=False, capture_output=True,
+                              text=True).stdout
         path = re.search(r"libstdc\+\+\.so\.6 .*=> (\S+)", maps)
         self.assertIsNotNone(path)
         self.assertGreater(needed(path[1]), {"libc.so.6"})

@@ -4,9 +4,8 @@
  *   ./sum STATE TENSOR
  */
 #include <stdio.h>
-#include <string.h>
-
 #include <stickyinvoc/stickyinvoc.h>
+#include <string.h>
 
 /* The element at `index` of an f32 or bf16 tensor; bf16 is the upper half of an f32. */
 static double element(const sti_tensor* tensor, uint64_t index) {

@@ -4,8 +4,8 @@
 #ifndef STICKY_TESTS_TESTING_TINY_LLAMA_H_
 #define STICKY_TESTS_TESTING_TINY_LLAMA_H_
 
-#include <cstdint>
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <random>
 #include <string>

@@ -49,5 +49,5 @@ if(NOT STICKY_SANITIZE)
   add_test(NAME Install
     COMMAND "${STICKY_PYTHON}" -B "${CMAKE_CURRENT_SOURCE_DIR}/integration/install_test.py"
             "${PROJECT_BINARY_DIR}")
-  set_tests_properties(Install PROPERTIES LABELS integration TIMEOUT 180)
+  set_tests_properties(Install PROPERTIES LABELS "integration;install" TIMEOUT 180)
 endif()

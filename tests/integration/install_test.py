@@ -8,6 +8,7 @@ usage: install_test.py BUILD_FOLDER
 import json
 import os
 import pathlib
+import re
 import shutil
 import struct
 import subprocess
@@ -16,6 +17,7 @@ import tempfile
 import unittest
 
 BUILD = sys.argv[1]
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
 SOON_S = 60
 
 CMAKE_PROJECT = """
@@ -133,6 +135,31 @@ class InstallTest(unittest.TestCase):
         self.run_command("cmake", "--build", build)
         self.assertEqual(self.run_command(build / "user_cxx"), "a.f32\nb.bf16\n")
         self.assertIn("sum 21.5", self.run_command(build / "user_c", "toy", "a.f32"))
+
+    def test_the_tree_has_what_users_and_admins_need(self):
+        version = (self.prefix / "include" / "stickyinvoc" / "stickyinvoc.h").read_text()
+        version = ".".join(re.search(rf"STI_VERSION_{part} (\d+)", version)[1]
+                           for part in ("MAJOR", "MINOR", "PATCH"))
+        library = self.library_folder()
+        self.assertEqual(os.readlink(library / "libstickyinvoc.so"), "libstickyinvoc.so.0")
+        self.assertEqual(os.readlink(library / "libstickyinvoc.so.0"),
+                         f"libstickyinvoc.so.{version}")
+        self.assertEqual(
+            self.run_command("pkg-config", "--modversion", "stickyinvoc").strip(), version)
+        for path in ["include/stickyinvoc/stickyinvoc.hpp", "libexec/stickyinvoc/sticky-loader",
+                     "etc/stickyinvoc/stickyinvoc.yaml",
+                     "share/stickyinvoc/examples/template.example.yaml"]:
+            with self.subTest(path):
+                self.assertTrue((self.prefix / path).is_file())
+        if (SOURCE / "systemd" / "CMakeLists.txt").exists():
+            for unit in ["stickyd.service", "stickyd.socket"]:
+                with self.subTest(unit):
+                    self.assertTrue(list(self.prefix.rglob(unit)))
+        self.assertIn(version, self.run_command(self.prefix / "bin" / "stickyd", "--version"))
+        self.assertIn(version, self.run_command(self.prefix / "bin" / "stickyctl", "version"))
+        for program in sorted((self.prefix / "bin").iterdir()):
+            with self.subTest(program.name):
+                self.assertIn(program.name, self.run_command(program, "--help"))
 
     def test_the_installed_tree_works_and_may_be_moved(self):
         self.start_daemon()

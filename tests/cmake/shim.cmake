@@ -14,7 +14,7 @@ if(STICKY_SANITIZE)
   target_compile_options(shim_header_without_exceptions PRIVATE -fno-sanitize=vptr)
 endif()
 
-sticky_test(shim_test LABEL unit
+sticky_test(shim_test LABEL unit THREADED
   SOURCES unit/shim/attach_test.cc unit/shim/attach_refused_test.cc unit/shim/adopt_test.cc
           unit/shim/header_test.cc unit/shim/isolation_test.cc
   DEPS stickyinvoc sticky::wire sticky::device Threads::Threads)

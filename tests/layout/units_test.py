@@ -1,8 +1,6 @@
-"""The service manager's files: they verify without a word, expose little, and the real stickyd starts
-on a socket that it is handed.
-
-Usage: units_test.py UNIT_DIR SOURCE_DIR BUILD_DIR. UNIT_DIR has system/ and user/ with the units of
-the build tree.
+"""The service manager's files: they verify without a word, expose little, and the real stickyd
+starts on a socket that it is handed. Usage: units_test.py UNIT_DIR SOURCE_DIR BUILD_DIR.
+UNIT_DIR has system/ and user/ with the units of the build tree.
 """
 
 import json

@@ -21,10 +21,10 @@ struct NodeConfig {
   std::uint32_t lease_count_max = 4096;            // limits.leases
   std::uint32_t state_count_max = 256;             // limits.states
   std::uint32_t load_count_max = 4;                // limits.loads, at once
-  std::uint32_t handshake_ms = 5000;               // deadlines.handshake
-  std::uint32_t plan_ms = 60'000;                  // deadlines.plan
-  std::uint32_t fill_stall_ms = 60'000;            // deadlines.fill_stall: without progress
-  std::uint32_t shutdown_ms = 5000;                // deadlines.shutdown
+  std::uint32_t handshake_ms = 5000;               // deadlines.handshake_ms
+  std::uint32_t plan_ms = 60'000;                  // deadlines.plan_ms
+  std::uint32_t fill_stall_ms = 60'000;            // deadlines.fill_stall_ms: without progress
+  std::uint32_t shutdown_ms = 5000;                // deadlines.shutdown_ms
 };
 
 Result<NodeConfig> ParseNodeConfig(std::string_view text, const std::string& file_name);

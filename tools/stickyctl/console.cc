@@ -25,8 +25,6 @@ void Console::Print(const Json& document, const std::string& text) {
   Write(stdout, json_ ? Dump(document) + "\n" : text);
 }
 
-void Console::Note(const std::string& text) { Write(stderr, text); }
-
 int Console::FailWith(int exit_code, const client::Failed& failed) {
   Write(stderr, "stickyctl: " + Printable(failed.error.message) + "\n");
   if (json_) {

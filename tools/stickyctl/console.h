@@ -24,9 +24,6 @@ class Console {
   // Prints `document` with --json, `text` without.
   void Print(const Json& document, const std::string& text);
 
-  // A remark for people, on standard error.
-  void Note(const std::string& text);
-
   // Says what failed, with --json on standard output too, and gives the exit code.
   int Fail(const client::Failed& failed);
   // As Fail, where the exit code does not follow from `failed`.

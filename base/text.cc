@@ -50,6 +50,22 @@ std::string WriteOut(std::string_view text, bool quoted, std::size_t bytes_max) 
   return out;
 }
 
+// How many letters must be put in, left out or changed to make one word of the other.
+std::size_t EditDistance(std::string_view word, std::string_view other) {
+  std::vector<std::size_t> row(other.size() + 1);
+  for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
+  for (std::size_t i = 1; i <= word.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i;
+    for (std::size_t j = 1; j < row.size(); ++j) {
+      const std::size_t changed = diagonal + (word[i - 1] == other[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
+    }
+  }
+  return row.back();
+}
+
 }  // namespace
 
 std::string Format(const char* format, ...) {
@@ -174,22 +190,10 @@ std::string_view NearestWord(std::string_view word, const std::string_view* know
   std::string_view best;
   std::size_t best_distance = std::min<std::size_t>(3, word.size() / 2 + 1);
   for (std::size_t k = 0; k < known_count; ++k) {
-    const std::string_view other = known[k];
-    std::vector<std::size_t> row(other.size() + 1);
-    for (std::size_t j = 0; j < row.size(); ++j) row[j] = j;
-    for (std::size_t i = 1; i <= word.size(); ++i) {
-      std::size_t diagonal = row[0];
-      row[0] = i;
-      for (std::size_t j = 1; j < row.size(); ++j) {
-        const std::size_t changed = diagonal + (word[i - 1] == other[j - 1] ? 0 : 1);
-        diagonal = row[j];
-        row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
-      }
-    }
-    if (row.back() < best_distance) {
-      best_distance = row.back();
-      best = other;
-    }
+    const std::size_t distance = EditDistance(word, known[k]);
+    if (distance >= best_distance) continue;
+    best_distance = distance;
+    best = known[k];
   }
   return best;
 }

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include <cpuid.h>
 #include <omp.h>
 
 #include "base/text.h"
@@ -178,11 +179,20 @@ class CpuOps : public Ops {
   std::vector<float> scores_;
 };
 
+// clang 14's __builtin_cpu_supports does not know the name "f16c".
+// Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2, CPUID leaf 1.
+bool HasF16c() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && ((ecx >> 29) & 1U) != 0;
+}
+
 }  // namespace
 
 const KernelTable& Kernels() {
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-                    __builtin_cpu_supports("f16c");
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c();
   return avx2 ? kAvx2Kernels : kGenericKernels;
 }
 

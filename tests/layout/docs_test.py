@@ -29,7 +29,7 @@ def code_lines(text):
 def is_path(word):
     """Whether a word in backticks claims that a file or folder of the repository is there."""
     first = word.split("/")[0]
-    if word.startswith("."):
+    if word.startswith((".", "build/")):  # not a path of the tree
         return False
     return "/" in word and re.fullmatch(r"[\w.-]+(/[\w.-]*)+", word) and (ROOT / first).is_dir()
 

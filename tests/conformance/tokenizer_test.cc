@@ -125,19 +125,18 @@ TEST_F(SmolLm2, MarkupInContentNeverBecomesControlTokens) {
   EXPECT_EQ(special_count("end|>"), benign);
 }
 
-TEST_F(SmolLm2, ItsPublishedTemplateIsRecognised) {
-  const auto text = *source_->FindAsset("chat_template");
-  const auto chat =
-      ChatTemplate::Recognise({reinterpret_cast<const char*>(text.data()), text.size()});
-  ASSERT_THAT(chat, IsOk());
+// The rows of conversations.jsonl for the template called `name`, written by `chat`.
+void ExpectConversations(const ChatTemplate& chat, const std::string& name) {
+  int rows = 0;
   for (const json& row : Lines(GoldenDir() / "chat" / "conversations.jsonl")) {
-    if (row.at("template") != "smollm2") continue;
+    if (row.at("template") != name) continue;
     SCOPED_TRACE(row.dump());
+    ++rows;
     std::vector<ChatMessage> messages;
     for (const json& message : row.at("messages")) {
       messages.push_back({message.at("role"), message.at("content")});
     }
-    const auto pieces = chat.value().Render(messages, row.at("add_generation_prompt"));
+    const auto pieces = chat.Render(messages, row.at("add_generation_prompt"));
     if (row.contains("refused")) {
       EXPECT_FALSE(pieces.ok());
       continue;
@@ -147,6 +146,44 @@ TEST_F(SmolLm2, ItsPublishedTemplateIsRecognised) {
     for (const TextPiece& piece : pieces.value()) rendered += piece.text;
     EXPECT_EQ(rendered, row.at("text"));
   }
+  EXPECT_GT(rows, 0) << name;
+}
+
+TEST_F(SmolLm2, ItsPublishedTemplateWritesTheReferenceConversations) {
+  const auto text = *source_->FindAsset("chat_template");
+  const auto chat =
+      ChatTemplate::Recognise({reinterpret_cast<const char*>(text.data()), text.size()});
+  ASSERT_THAT(chat, IsOk());
+  ExpectConversations(chat.value(), "smollm2");
+}
+
+TEST(PublishedTemplates, OnesThatAreKnownWriteTheReferenceConversations) {
+  const std::filesystem::path folder = STICKY_SOURCE_DIR "/tests/data/chat";
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".jinja") continue;
+    SCOPED_TRACE(entry.path());
+    const auto chat = ChatTemplate::Recognise(ReadFile(entry.path()));
+    ASSERT_THAT(chat, IsOk());
+    ExpectConversations(chat.value(), entry.path().stem());
+  }
+}
+
+// The models' own templates: ChatML ones are known, and every other is refused by name.
+TEST(PublishedTemplates, OnesOfTheGoldenModelsAreKnownOrRefused) {
+  int known = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(GoldenDir() / "models")) {
+    const auto path = entry.path() / "tokenizer_config.json";
+    if (!std::filesystem::exists(path)) continue;
+    SCOPED_TRACE(path);
+    const std::string text = json::parse(ReadFile(path)).value("chat_template", "");
+    const auto chat = ChatTemplate::Recognise(text);
+    EXPECT_EQ(chat.ok(), text.find("<|im_start|>") != std::string::npos);
+    if (!chat.ok()) {
+      EXPECT_NE(chat.error().message.find("known: "), std::string::npos);
+    }
+    known += chat.ok() ? 1 : 0;
+  }
+  EXPECT_GT(known, 0);
 }
 
 TEST(GoldenTokenizers, ByteLevelOnesAgreeAndOthersAreRefusedByName) {

@@ -110,7 +110,8 @@ Result<Ids> ReadTokens(const json& root, const json& model, VocabularySource& so
   if (!vocab.is_object() || vocab.empty()) return Corrupt("model.vocab is missing");
   std::uint64_t count = 0;
   const auto id_of = [](const json& value) {
-    return value.is_number_unsigned() ? value.get<std::uint64_t>() : kTokenCountMax;
+    const std::uint64_t none = kTokenCountMax;
+    return value.is_number_unsigned() ? std::min(value.get<std::uint64_t>(), none) : none;
   };
   for (const auto& [text, id] : vocab.items()) count = std::max(count, id_of(id) + 1);
   for (const json& token : added) count = std::max(count, id_of(PartOf(token, "id")) + 1);

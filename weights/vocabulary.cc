@@ -213,6 +213,7 @@ Result<Vocabulary> Vocabulary::Open(std::span<const std::uint8_t> bytes) {
   }
   const auto known = [&](std::uint32_t id) { return id == kNone || id < header.token_count; };
   if (!known(header.bos) || !known(header.eos)) return corrupt("bos or eos is out of range");
+  if (made.add_bos() && !made.bos()) return corrupt("a bos is to be added, but there is none");
   return made;
 }
 

@@ -14,6 +14,15 @@ namespace {
 
 constexpr char kReplacement[] = "\xEF\xBF\xBD";  // U+FFFD
 
+// Of a text that does not begin with a character: how many bytes are one mistake, which is the
+// longest beginning of a character, at least one byte. So it does not matter how the bytes were
+// streamed. Source: The Unicode Standard, section 3.9, "substitution of maximal subparts".
+std::size_t BrokenBytes(std::string_view text) {
+  std::size_t size = 1;
+  while (size < text.size() && Utf8CharacterBytes(text.substr(0, size + 1)) == 0) ++size;
+  return size;
+}
+
 // A whole token within a text.
 struct Found {
   std::size_t at, size;
@@ -148,9 +157,7 @@ std::string StreamDecoder::Feed(std::int32_t id) {
     if (length == 0) break;
     if (length < 0) {
       out += kReplacement;
-      ++done;
-      // The rest of a broken character is one mistake, not several.
-      while (done < pending_.size() && (pending_[done] & '\xC0') == '\x80') ++done;
+      done += BrokenBytes(std::string_view(pending_).substr(done));
       continue;
     }
     out.append(pending_, done, static_cast<std::size_t>(length));

@@ -90,8 +90,9 @@ class Mapping {
   // For pages that are not there yet.
   void PreferHugePages();
 
-  // Makes the pages of [offset, offset + size_bytes) present, so that their memory is charged to
-  // the calling process' cgroup and no reader ever faults for want of memory. Requires Writable().
+  // Makes the pages of [offset, offset + size_bytes) present, huge ones where the kernel can join
+  // them (Linux 6.1, whatever shmem_enabled says), so that their memory is charged to the calling
+  // process' cgroup and no reader ever faults for want of memory. Requires Writable().
   // Errors: kOutOfMemory. Past a cgroup's limit the kernel may kill the caller instead: only a
   // loader calls it. Blocking: about a second for each 2 GiB.
   Status Populate(std::uint64_t offset, std::uint64_t size_bytes);

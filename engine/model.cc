@@ -13,7 +13,10 @@
 namespace sticky::engine {
 namespace {
 
-// Rows that are in work at once: bounds the memory for activations, and fills the CPU.
+// Rows that are in work at once: as many as this much memory for activations allows, within bounds
+// that fill the CPU and that every model gets.
+constexpr std::size_t kActivationBytes = 16u << 20;
+constexpr int kBatchRowsMin = 2 * kRowBlock;
 constexpr int kBatchRowsMax = 16 * kRowBlock;
 // Chunks of at most this many tokens go row by row: it is what decoding is made of.
 constexpr std::size_t kSingleTokensMax = 8;
@@ -88,9 +91,9 @@ void LayOut(Batch& batch) {
   }
 }
 
-// Cuts the chunks into batches of at most kBatchRowsMax rows. Where a chunk is cut does not change
+// Cuts the chunks into batches of at most `rows_max` rows. Where a chunk is cut does not change
 // its results: a row's path depends on its whole chunk, and all before it is in the cache.
-std::vector<Batch> CutIntoBatches(std::span<const Chunk> chunks) {
+std::vector<Batch> CutIntoBatches(std::span<const Chunk> chunks, int rows_max) {
   std::vector<Batch> batches;
   int room = 0;
   for (std::size_t index = 0; index < chunks.size(); ++index) {
@@ -100,7 +103,7 @@ std::vector<Batch> CutIntoBatches(std::span<const Chunk> chunks) {
     for (int done = 0; done < token_count;) {
       if (room == 0) {
         batches.emplace_back();
-        room = kBatchRowsMax;
+        room = rows_max;
       }
       const int count = std::min(room, token_count - done);
       batches.back().pieces.push_back({index, done, count, path, 0});
@@ -123,7 +126,8 @@ struct Model::Impl {
   std::uint32_t next_sequence = 1;
   std::uint64_t kv_cache_bytes = 0;
 
-  // Activations, [kBatchRowsMax and some padding, ...].
+  int batch_rows = kBatchRowsMax;
+  // Activations, [batch_rows and some padding, ...].
   Memory residual, normed, queries, keys, values, attended, gate, up, logit_rows, logits;
   std::vector<float> host_logits;
 
@@ -167,8 +171,14 @@ Result<Model> Model::Open(const weights::ModelConfig& config, const WeightSource
 }
 
 Status Model::Impl::AllocateActivations() {
+  const std::size_t row_bytes = sizeof(float) * 2 *
+                                (Size(config.hidden_size) + Size(query_dim()) + Size(kv_dim()) +
+                                 Size(config.intermediate_size));
+  const auto blocks = static_cast<int>(std::min(kActivationBytes / row_bytes, Size(kBatchRowsMax)) /
+                                       Size(kRowBlock));
+  batch_rows = std::max(kBatchRowsMin, blocks * kRowBlock);
   // Blocked rows are padded once a batch; single rows come on top of that.
-  const std::size_t rows = Size(kBatchRowsMax + kRowBlock);
+  const std::size_t rows = Size(batch_rows + kRowBlock);
   const std::pair<Memory*, std::size_t> wanted[] = {
       {&residual, rows * Size(config.hidden_size)},
       {&normed, rows * Size(config.hidden_size)},
@@ -225,8 +235,11 @@ Result<SequenceId> Model::ForkSequence(SequenceId from, int length, int capacity
   const std::size_t count = Size(copied) * Size(impl.kv_dim());
   for (int layer = 0; layer < impl.config.layer_count; ++layer) {
     for (const bool of_values : {false, true}) {
-      STICKY_TRY(impl.ops->Copy(impl.Cache(made, layer, of_values),
-                                impl.Cache(*source, layer, of_values), count));
+      const Status done = impl.ops->Copy(impl.Cache(made, layer, of_values),
+                                         impl.Cache(*source, layer, of_values), count);
+      if (done.ok()) continue;
+      DropSequence(id);
+      return done.error();
     }
   }
   made.length = copied;
@@ -286,7 +299,7 @@ Status Model::Impl::Check(std::span<const Chunk> chunks) {
 
 Status Model::Forward(std::span<const Chunk> chunks, const OnLogits& on_logits) {
   STICKY_TRY(impl_->Check(chunks));
-  for (const Batch& batch : CutIntoBatches(chunks)) {
+  for (const Batch& batch : CutIntoBatches(chunks, impl_->batch_rows)) {
     STICKY_TRY(impl_->RunBatch(batch, chunks, on_logits));
   }
   for (const Chunk& chunk : chunks) {

@@ -185,8 +185,11 @@ NodeState::Actions NodeState::Filled(StateId id, const Digest& content_digest,
   state->content_digest = content_digest;
   state->bytes_done = state->arena_bytes;
   state->moved_ns = now_ns;
-  // "thp" was only a hope until the kernel has been asked.
-  if (state->huge_pages == "thp" && huge_bytes < state->arena_bytes / 2) state->huge_pages = "none";
+  // Whether ordinary pages were joined is only known now that the kernel has been asked.
+  if (state->huge_pages != "hugetlb") {
+    const bool joined = huge_bytes > 0 && huge_bytes >= state->arena_bytes / 2;
+    state->huge_pages = joined ? "thp" : "none";
+  }
   actions_.emplace_back(
       Publish{id, state->name, state->epoch, facts_.nonce, content_digest, state->template_digest});
   return Take();

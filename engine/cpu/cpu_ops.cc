@@ -18,7 +18,10 @@
 namespace sticky::engine::cpu {
 namespace {
 
-constexpr std::size_t kAlignment = 64;              // bytes; a cache line
+constexpr std::size_t kAlignment = 64;  // bytes; a cache line
+// Rows that one call of oneDNN gets at most. Up to here, and in whole blocks, its kernels sum every
+// row in the same order, however many there are (measured with AVX2); past it they do not.
+constexpr int kCallRowsMax = 4 * kRowBlock;
 constexpr std::size_t kScratchFloats = 512u << 10;  // 2 MiB: a tile of converted weights
 
 class CpuOps : public Ops {
@@ -27,19 +30,27 @@ class CpuOps : public Ops {
     if (thread_count > 0) omp_set_num_threads(thread_count);
   }
 
+  // calloc, since pages of a large cache that are never used then never exist. What it returned is
+  // kept in front of the aligned memory.
   Result<float*> Allocate(std::size_t count) override {
-    const std::size_t size_bytes =
-        std::max<std::size_t>((count * sizeof(float) + kAlignment - 1) / kAlignment, 1) *
-        kAlignment;
-    void* const memory = std::aligned_alloc(kAlignment, size_bytes);
-    if (memory == nullptr) {
-      return Error{Code::kOutOfMemory, Format("allocate %zu bytes for activations", size_bytes)};
+    constexpr std::size_t kFront = kAlignment + sizeof(void*);
+    void* const whole = std::calloc(1, count * sizeof(float) + kFront);
+    if (whole == nullptr) {
+      return Error{Code::kOutOfMemory,
+                   Format("allocate %zu numbers for activations or a cache", count)};
     }
-    std::memset(memory, 0, size_bytes);
-    return static_cast<float*>(memory);
+    const auto address = reinterpret_cast<std::uintptr_t>(whole) + kFront;
+    auto* const memory = reinterpret_cast<float*>(address / kAlignment * kAlignment);
+    std::memcpy(reinterpret_cast<char*>(memory) - sizeof whole, &whole, sizeof whole);
+    return memory;
   }
 
-  void Free(float* memory) override { std::free(memory); }
+  void Free(float* memory) override {
+    if (memory == nullptr) return;
+    void* whole = nullptr;
+    std::memcpy(&whole, reinterpret_cast<const char*>(memory) - sizeof whole, sizeof whole);
+    std::free(whole);
+  }
 
   Status Copy(float* to, const float* from, std::size_t count) override {
     std::memcpy(to, from, count * sizeof(float));
@@ -74,7 +85,12 @@ class CpuOps : public Ops {
       kernels_.mat_mul(x, row_count, w, bias, y);
       return Ok{};
     }
-    STICKY_TRY(Blocked(x, row_count, w, y));
+    for (int row = 0; row < row_count; row += kCallRowsMax) {
+      const auto at = static_cast<std::size_t>(row);
+      STICKY_TRY(Blocked(x + at * static_cast<std::size_t>(w.columns),
+                         std::min(kCallRowsMax, row_count - row), w,
+                         y + at * static_cast<std::size_t>(w.rows)));
+    }
     if (bias == nullptr) return Ok{};
     for (int r = 0; r < row_count; ++r) {
       float* const row = y + static_cast<std::size_t>(r) * static_cast<std::size_t>(w.rows);

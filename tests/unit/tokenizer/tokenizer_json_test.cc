@@ -54,7 +54,7 @@ struct Opened {
 
 TEST(TokenizerJson, MergesAreReadAsStringsAndAsPairs) {
   json pairs = Toy();
-  pairs["model"]["merges"] = {{"a", "b"}, {"a", "\u0120"}};
+  pairs["model"]["merges"] = json::array({json::array({"a", "b"}), json::array({"a", "\u0120"})});
   for (const json& spelling : {Toy(), pairs}) {
     const Opened opened = Opened::From(spelling);
     EXPECT_EQ(opened.Encode("ab"), Ids({4}));

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/deadline.h"
 #include "base/text.h"
 #include "device/host_arena.h"
 
@@ -66,7 +67,8 @@ const void* HugePageHint(std::uint64_t size_bytes) {
 }
 
 // Makes whole huge pages of `bytes` where the kernel can: one write gives each a first page, and
-// the rest is joined to it. What cannot be joined is left as it is.
+// the rest is joined to it. What cannot be joined is left as it is, and so is all the rest once the
+// kernel takes longer than small pages would: on a busy node it waits for every CPU each time.
 // Source: madvise(2), MADV_COLLAPSE, Linux 6.1; it does not ask shmem_enabled.
 void JoinPages(std::span<std::uint8_t> bytes) {
 #ifdef MADV_COLLAPSE
@@ -74,6 +76,8 @@ void JoinPages(std::span<std::uint8_t> bytes) {
 #else
   constexpr int kCollapse = 25;  // its number is the same on every architecture
 #endif
+  constexpr std::int64_t kPatienceNs = 50'000'000;
+  const std::int64_t started_ns = MonotonicNs();
   const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
   std::uint64_t at = (kHugePageBytes - address % kHugePageBytes) % kHugePageBytes;
   for (; at + kHugePageBytes <= bytes.size(); at += kHugePageBytes) {
@@ -81,6 +85,7 @@ void JoinPages(std::span<std::uint8_t> bytes) {
     first = first;
     // An older kernel does not know it, a full one has no huge page left: small pages serve too.
     if (::madvise(bytes.data() + at, kHugePageBytes, kCollapse) != 0 && errno == EINVAL) return;
+    if (MonotonicNs() - started_ns > kPatienceNs) return;
   }
 }
 

@@ -24,6 +24,7 @@ struct Mapping::Region {
   ipc::mapped_region region;
   std::uint64_t size_bytes = 0;  // as was asked for; huge pages are mapped whole
   bool writable = false;
+  bool joins_pages = true;  // until that turns out to be slow, or impossible
 };
 
 namespace {
@@ -70,7 +71,8 @@ const void* HugePageHint(std::uint64_t size_bytes) {
 // the rest is joined to it. What cannot be joined is left as it is, and so is all the rest once the
 // kernel takes longer than small pages would: on a busy node it waits for every CPU each time.
 // Source: madvise(2), MADV_COLLAPSE, Linux 6.1; it does not ask shmem_enabled.
-void JoinPages(std::span<std::uint8_t> bytes) {
+// Returns whether it is worth going on with more.
+bool JoinPages(std::span<std::uint8_t> bytes) {
 #ifdef MADV_COLLAPSE
   constexpr int kCollapse = MADV_COLLAPSE;
 #else
@@ -84,9 +86,12 @@ void JoinPages(std::span<std::uint8_t> bytes) {
     volatile std::uint8_t& first = bytes[at];
     first = first;
     // An older kernel does not know it, a full one has no huge page left: small pages serve too.
-    if (::madvise(bytes.data() + at, kHugePageBytes, kCollapse) != 0 && errno == EINVAL) return;
-    if (MonotonicNs() - started_ns > kPatienceNs) return;
+    if (::madvise(bytes.data() + at, kHugePageBytes, kCollapse) != 0 && errno == EINVAL) {
+      return false;
+    }
+    if (MonotonicNs() - started_ns > kPatienceNs) return false;
   }
+  return true;
 }
 
 Result<ipc::mapped_region> MapAt(int fd, std::uint64_t size_bytes, ipc::mode_t mode,
@@ -126,14 +131,14 @@ Mapping::~Mapping() = default;
 
 Result<Mapping> Mapping::ReadOnly(int fd, std::uint64_t size_bytes) {
   STICKY_ASSIGN(ipc::mapped_region region, Map(fd, size_bytes, ipc::read_only));
-  return Mapping(
-      std::make_unique<Region>(Region{std::move(region), size_bytes, /*writable=*/false}));
+  return Mapping(std::make_unique<Region>(
+      Region{std::move(region), size_bytes, /*writable=*/false, /*joins_pages=*/false}));
 }
 
 Result<Mapping> Mapping::Writable(int fd, std::uint64_t size_bytes) {
   STICKY_ASSIGN(ipc::mapped_region region, Map(fd, size_bytes, ipc::read_write));
-  return Mapping(
-      std::make_unique<Region>(Region{std::move(region), size_bytes, /*writable=*/true}));
+  return Mapping(std::make_unique<Region>(
+      Region{std::move(region), size_bytes, /*writable=*/true, /*joins_pages=*/true}));
 }
 
 void Mapping::PreferHugePages() {
@@ -147,7 +152,7 @@ Status Mapping::Populate(std::uint64_t offset, std::uint64_t size_bytes) {
   const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const std::uint64_t begin = offset / page_bytes * page_bytes;
   const std::uint64_t end = offset + size_bytes;
-  JoinPages(all.subspan(begin, end - begin));
+  if (region_->joins_pages) region_->joins_pages = JoinPages(all.subspan(begin, end - begin));
 #ifdef MADV_POPULATE_WRITE
   constexpr int kPopulate = MADV_POPULATE_WRITE;
 #else

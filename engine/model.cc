@@ -141,7 +141,8 @@ struct Model::Impl {
   Status RunLayer(int index, const Batch& batch, std::span<const Chunk> chunks,
                   std::span<const std::int32_t> positions);
   Status Attend(int index, const Batch& batch, std::span<const Chunk> chunks);
-  Status Multiply(const Batch& batch, const float* x, const Linear& linear, float* y);
+  Status Multiply(const Batch& batch, const float* x, const Linear& linear, float* y,
+                  Inputs inputs);
   Status HandOut(const Batch& batch, std::span<const Chunk> chunks, const OnLogits& on_logits);
   Status HandOutRows(std::span<const std::pair<std::size_t, std::size_t>> tokens,
                      const OnLogits& on_logits);
@@ -327,12 +328,13 @@ Status Model::Impl::RunBatch(const Batch& batch, std::span<const Chunk> chunks,
   return HandOut(batch, chunks, on_logits);
 }
 
-Status Model::Impl::Multiply(const Batch& batch, const float* x, const Linear& linear, float* y) {
+Status Model::Impl::Multiply(const Batch& batch, const float* x, const Linear& linear, float* y,
+                             Inputs inputs) {
   const int blocked = batch.blocked_rows;
-  STICKY_TRY(ops->MatMul(x, blocked, linear.weight, linear.bias, y, RowPath::kBlocked));
+  STICKY_TRY(ops->MatMul(x, blocked, linear.weight, linear.bias, y, RowPath::kBlocked, inputs));
   return ops->MatMul(x + Size(blocked) * Size(linear.weight.columns), batch.row_count - blocked,
                      linear.weight, linear.bias, y + Size(blocked) * Size(linear.weight.rows),
-                     RowPath::kSingle);
+                     RowPath::kSingle, inputs);
 }
 
 Status Model::Impl::RunLayer(int index, const Batch& batch, std::span<const Chunk> chunks,
@@ -344,24 +346,24 @@ Status Model::Impl::RunLayer(int index, const Batch& batch, std::span<const Chun
 
   STICKY_TRY(ops->RmsNorm(residual.get(), layer.attention_norm, normed.get(), batch.row_count,
                           hidden, epsilon));
-  STICKY_TRY(Multiply(batch, normed.get(), layer.query, queries.get()));
-  STICKY_TRY(Multiply(batch, normed.get(), layer.key, keys.get()));
-  STICKY_TRY(Multiply(batch, normed.get(), layer.value, values.get()));
+  STICKY_TRY(Multiply(batch, normed.get(), layer.query, queries.get(), Inputs::kAsTheyAre));
+  STICKY_TRY(Multiply(batch, normed.get(), layer.key, keys.get(), Inputs::kAsTheyAre));
+  STICKY_TRY(Multiply(batch, normed.get(), layer.value, values.get(), Inputs::kAsTheyAre));
   STICKY_TRY(
       ops->Rope(queries.get(), positions, inverse_frequencies, config.head_count, config.head_dim));
   STICKY_TRY(
       ops->Rope(keys.get(), positions, inverse_frequencies, config.kv_head_count, config.head_dim));
   STICKY_TRY(Attend(index, batch, chunks));
-  STICKY_TRY(Multiply(batch, attended.get(), layer.output, normed.get()));
+  STICKY_TRY(Multiply(batch, attended.get(), layer.output, normed.get(), Inputs::kAsTheyAre));
   STICKY_TRY(ops->Add(normed.get(), residual.get(), hidden_count));
 
   STICKY_TRY(
       ops->RmsNorm(residual.get(), layer.mlp_norm, normed.get(), batch.row_count, hidden, epsilon));
-  STICKY_TRY(Multiply(batch, normed.get(), layer.gate, gate.get()));
-  STICKY_TRY(Multiply(batch, normed.get(), layer.up, up.get()));
+  STICKY_TRY(Multiply(batch, normed.get(), layer.gate, gate.get(), Inputs::kMayBeRounded));
+  STICKY_TRY(Multiply(batch, normed.get(), layer.up, up.get(), Inputs::kMayBeRounded));
   STICKY_TRY(ops->SiluMultiply(up.get(), gate.get(),
                                Size(batch.row_count) * Size(config.intermediate_size)));
-  STICKY_TRY(Multiply(batch, gate.get(), layer.down, normed.get()));
+  STICKY_TRY(Multiply(batch, gate.get(), layer.down, normed.get(), Inputs::kMayBeRounded));
   return ops->Add(normed.get(), residual.get(), hidden_count);
 }
 
@@ -415,7 +417,7 @@ Status Model::Impl::HandOutRows(std::span<const std::pair<std::size_t, std::size
   STICKY_TRY(ops->RmsNorm(logit_rows.get(), weights.final_norm, logit_rows.get(), row_count,
                           config.hidden_size, static_cast<float>(config.norm_epsilon)));
   STICKY_TRY(ops->MatMul(logit_rows.get(), row_count, weights.head, /*bias=*/nullptr, logits.get(),
-                         RowPath::kSingle));
+                         RowPath::kSingle, Inputs::kAsTheyAre));
   for (std::size_t row = 0; row < tokens.size(); ++row) {
     STICKY_TRY(ops->CopyToHost(host_logits, logits.get() + row * Size(config.vocab_size)));
     const auto bad = std::find_if(host_logits.begin(), host_logits.end(),

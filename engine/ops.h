@@ -36,6 +36,11 @@ enum class RowPath : std::int8_t {
 };
 inline constexpr int kRowBlock = 24;
 
+// Whether a product's inputs may be rounded to the dtype of its weights, where the device
+// multiplies that faster. Attention amplifies such an error, the rest does not (docs/engine.md,
+// "Numbers").
+enum class Inputs : std::int8_t { kMayBeRounded = 0, kAsTheyAre };
+
 // The rows of one sequence in a batch, and its keys and values in one layer.
 struct AttentionChunk {
   int row_begin = 0;  // first row of the batch
@@ -76,10 +81,9 @@ class Ops {
   // y = x * transpose(w) + bias.
   //   x: float32 [row_count, w.columns]   y: float32 [row_count, w.rows]
   //   bias: float32 [w.rows] or null
-  // Products are accumulated in float32; inputs may be rounded to w.dtype where the device
-  // multiplies that. Errors: kInternal when the library refuses; kDeviceLost.
+  // Products are accumulated in float32. Errors: kInternal when the library refuses; kDeviceLost.
   virtual Status MatMul(const float* x, int row_count, const WeightMatrix& w, const float* bias,
-                        float* y, RowPath path) = 0;
+                        float* y, RowPath path, Inputs inputs) = 0;
 
   // Turns pair (i, i + head_dim/2) of every head of row r by positions[r] * inverse_frequencies[i].
   //   x: float32 [positions.size(), head_count * head_dim], in place

@@ -79,7 +79,7 @@ class CpuOps : public Ops {
   }
 
   Status MatMul(const float* x, int row_count, const WeightMatrix& w, const float* bias, float* y,
-                RowPath path) override {
+                RowPath path, Inputs inputs) override {
     if (row_count == 0) return Ok{};
     if (path == RowPath::kSingle) {
       kernels_.mat_mul(x, row_count, w, bias, y);
@@ -89,7 +89,7 @@ class CpuOps : public Ops {
       const auto at = static_cast<std::size_t>(row);
       STICKY_TRY(Blocked(x + at * static_cast<std::size_t>(w.columns),
                          std::min(kCallRowsMax, row_count - row), w,
-                         y + at * static_cast<std::size_t>(w.rows)));
+                         y + at * static_cast<std::size_t>(w.rows), inputs));
     }
     if (bias == nullptr) return Ok{};
     for (int r = 0; r < row_count; ++r) {
@@ -152,12 +152,12 @@ class CpuOps : public Ops {
   }
 
  private:
-  Status Blocked(const float* x, int row_count, const WeightMatrix& w, float* y) {
+  Status Blocked(const float* x, int row_count, const WeightMatrix& w, float* y, Inputs inputs) {
     if (w.dtype == Dtype::kF32) {
       return SgemmTransposed(x, row_count, static_cast<const float*>(w.data), w.rows, w.columns, y,
                              w.rows);
     }
-    if (w.dtype == Dtype::kBf16 && bf16_.available()) {
+    if (w.dtype == Dtype::kBf16 && inputs == Inputs::kMayBeRounded && bf16_.available()) {
       const std::size_t count =
           static_cast<std::size_t>(row_count) * static_cast<std::size_t>(w.columns);
       rounded_.resize(std::max(rounded_.size(), count));

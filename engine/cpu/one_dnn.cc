@@ -1,13 +1,13 @@
 #include "engine/cpu/one_dnn.h"
 
 #include <map>
+#include <new>
 #include <tuple>
 #include <utility>
 
 #include <dnnl.h>
 #include <dnnl.hpp>
 
-#include "base/cpu_features.h"
 #include "base/text.h"
 
 namespace sticky::engine::cpu {
@@ -52,7 +52,11 @@ struct Bf16MatMul::Impl {
 Bf16MatMul::Bf16MatMul() = default;
 Bf16MatMul::~Bf16MatMul() = default;
 
-bool Bf16MatMul::available() const { return BestMatrixDtype() == Dtype::kBf16; }
+// The values are sets of bits: a larger instruction set has those of the smaller.
+bool Bf16MatMul::available() const {
+  return (dnnl_get_effective_cpu_isa() & dnnl_cpu_isa_avx512_core_bf16) ==
+         dnnl_cpu_isa_avx512_core_bf16;
+}
 
 Status Bf16MatMul::Run(const std::uint16_t* x, int row_count, const WeightMatrix& w, float* y) {
   try {
@@ -73,6 +77,9 @@ Status Bf16MatMul::Run(const std::uint16_t* x, int row_count, const WeightMatrix
   } catch (const dnnl::error& error) {
     return Error{Code::kInternal, Format("multiply [%d, %d] by [%d, %d] in bf16: oneDNN: %s",
                                          row_count, w.columns, w.columns, w.rows, error.what())};
+  } catch (const std::bad_alloc&) {
+    return Error{Code::kOutOfMemory, Format("multiply [%d, %d] by [%d, %d] in bf16: no memory",
+                                            row_count, w.columns, w.columns, w.rows)};
   }
 }
 

@@ -22,9 +22,11 @@ class Bf16MatMul {
  public:
   Bf16MatMul();
   ~Bf16MatMul();
-  // Whether this CPU and this oneDNN can; false on CPUs below AVX-512.
+  // Whether oneDNN has bf16 instructions to use: those of the CPU, less what ONEDNN_MAX_CPU_ISA
+  // forbids. Where it has none, it would be slower than float32, or refuse.
   bool available() const;
-  // x: bfloat16 [row_count, w.columns]. Errors: kInternal with oneDNN's message.
+  // x: bfloat16 [row_count, w.columns]. Errors: kInternal with oneDNN's message;
+  // kOutOfMemory.
   Status Run(const std::uint16_t* x, int row_count, const WeightMatrix& w, float* y);
 
  private:

@@ -22,7 +22,16 @@ constexpr std::size_t kAlignment = 64;  // bytes; a cache line
 // Rows that one call of oneDNN gets at most. Up to here, and in whole blocks, its kernels sum every
 // row in the same order, however many there are (measured with AVX2); past it they do not.
 constexpr int kCallRowsMax = 4 * kRowBlock;
-constexpr std::size_t kScratchFloats = 512u << 10;  // 2 MiB: a tile of converted weights
+// A tile of outputs, which one thread multiplies: it stays in a core's cache, if columns allow.
+constexpr int kTileFloats = 64 << 10;
+constexpr int kTileOutsMin = 8;
+constexpr int kTileOutsMax = 64;
+
+// Depends on the shape alone, as results must.
+int TileOuts(int columns) {
+  return std::clamp(kTileFloats / columns / kTileOutsMin * kTileOutsMin, kTileOutsMin,
+                    kTileOutsMax);
+}
 
 class CpuOps : public Ops {
  public:
@@ -153,10 +162,6 @@ class CpuOps : public Ops {
 
  private:
   Status Blocked(const float* x, int row_count, const WeightMatrix& w, float* y, Inputs inputs) {
-    if (w.dtype == Dtype::kF32) {
-      return SgemmTransposed(x, row_count, static_cast<const float*>(w.data), w.rows, w.columns, y,
-                             w.rows);
-    }
     if (w.dtype == Dtype::kBf16 && inputs == Inputs::kMayBeRounded && bf16_.available()) {
       const std::size_t count =
           static_cast<std::size_t>(row_count) * static_cast<std::size_t>(w.columns);
@@ -164,28 +169,40 @@ class CpuOps : public Ops {
       kernels_.to_bf16(x, count, rounded_.data());
       return bf16_.Run(rounded_.data(), row_count, w, y);
     }
-    return Converted(x, row_count, w, y);
+    return InTiles(x, row_count, w, y);
   }
 
-  // What the CPU does not multiply is converted, a bounded tile of outputs at a time.
-  Status Converted(const float* x, int row_count, const WeightMatrix& w, float* y) {
+  // In float32, a tile of outputs for each call of the library, and each call on one thread: cut
+  // up among threads by the library, a row's sums would depend on their number. Weights that are
+  // not float32 are converted a tile at a time.
+  Status InTiles(const float* x, int row_count, const WeightMatrix& w, float* y) {
     const auto columns = static_cast<std::size_t>(w.columns);
-    const int tile_rows = std::max(1, static_cast<int>(kScratchFloats / columns));
-    scratch_.resize(std::max(scratch_.size(), static_cast<std::size_t>(tile_rows) * columns));
     const std::size_t row_bytes = columns * SizeBytes(w.dtype);
-    for (int begin = 0; begin < w.rows; begin += tile_rows) {
-      const int count = std::min(tile_rows, w.rows - begin);
-      const auto* const tile =
+    const int tile_outs = TileOuts(w.columns);
+    const int tile_count = (w.rows + tile_outs - 1) / tile_outs;
+    const std::size_t tile_floats = static_cast<std::size_t>(tile_outs) * columns;
+    scratch_.resize(
+        std::max(scratch_.size(), tile_floats * static_cast<std::size_t>(omp_get_max_threads())));
+    int refused = 0;
+#pragma omp parallel for schedule(static) reduction(max : refused)
+    for (int tile = 0; tile < tile_count; ++tile) {
+      const int begin = tile * tile_outs;
+      const int outs = std::min(tile_outs, w.rows - begin);
+      const auto* const stored =
           static_cast<const std::uint8_t*>(w.data) + static_cast<std::size_t>(begin) * row_bytes;
-#pragma omp parallel for schedule(static)
-      for (int r = 0; r < count; ++r) {
-        kernels_.to_float(tile + static_cast<std::size_t>(r) * row_bytes, w.dtype, columns,
-                          scratch_.data() + static_cast<std::size_t>(r) * columns);
+      const auto* floats = reinterpret_cast<const float*>(stored);
+      if (w.dtype != Dtype::kF32) {
+        float* const converted =
+            scratch_.data() + tile_floats * static_cast<std::size_t>(omp_get_thread_num());
+        kernels_.to_float(stored, w.dtype, static_cast<std::size_t>(outs) * columns, converted);
+        floats = converted;
       }
-      STICKY_TRY(
-          SgemmTransposed(x, row_count, scratch_.data(), count, w.columns, y + begin, w.rows));
+      refused = std::max(refused,
+                         SgemmTransposed(x, row_count, floats, outs, w.columns, y + begin, w.rows));
     }
-    return Ok{};
+    if (refused == 0) return Ok{};
+    return Error{Code::kInternal, Format("multiply [%d, %d] by [%d, %d]: oneDNN status %d",
+                                         row_count, w.columns, w.columns, w.rows, refused)};
   }
 
   const KernelTable& kernels_;
@@ -208,6 +225,10 @@ bool HasF16c() {
 }  // namespace
 
 const KernelTable& Kernels() {
+  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+      __builtin_cpu_supports("avx512vl")) {
+    return kAvx512Kernels;
+  }
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && HasF16c();
   return avx2 ? kAvx2Kernels : kGenericKernels;
 }

@@ -1,5 +1,5 @@
-// The loops of the CPU's Ops that are ours. They are built twice, for AVX2 with FMA and for any
-// x86-64, from one source (kernels_inl.h); Kernels() picks at run time.
+// The loops of the CPU's Ops that are ours. They are built for AVX-512, for AVX2 with FMA and
+// for any x86-64, from one source (kernels_inl.h); Kernels() picks at run time.
 //
 // Results do not depend on how rows are grouped or on the number of threads: each output is summed
 // by one thread in one fixed order.
@@ -17,7 +17,7 @@
 namespace sticky::engine::cpu {
 
 struct KernelTable {
-  const char* name;  // "avx2", "generic"
+  const char* name;  // "avx512", "avx2", "generic"
 
   // y = x * transpose(w) + bias, with any number of rows. Shapes as Ops::MatMul.
   void (*mat_mul)(const float* x, int row_count, const WeightMatrix& w, const float* bias,
@@ -34,6 +34,7 @@ struct KernelTable {
   void (*silu_multiply)(const float* x, float* y, std::size_t count);
 };
 
+extern const KernelTable kAvx512Kernels;
 extern const KernelTable kAvx2Kernels;
 extern const KernelTable kGenericKernels;
 

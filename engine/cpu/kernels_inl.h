@@ -1,13 +1,13 @@
-// The source of both builds of the kernels: included once by kernels_avx2.cc and once by
-// kernels_generic.cc, each inside its own namespace and with its own compiler flags. It uses
-// nothing of the standard library that could be inlined, so that no AVX2 code leaks into the rest.
+// The source of every build of the kernels: included once by each kernels_<name>.cc, inside its own
+// namespace and with its own compiler flags. It uses nothing of the standard library that could be
+// inlined, so that no code for one CPU leaks into the rest.
 //
-// Vectors are the compilers' vector extension: eight floats, whatever the registers are.
+// Vectors are the compilers' vector extension: kLanes floats, 16 with AVX-512 and 8 otherwise.
 //
 // Thread: see kernels.h.
 
 #ifndef STICKY_KERNELS_NAMESPACE
-#error "include this from kernels_avx2.cc or kernels_generic.cc"
+#error "include this from a kernels_<name>.cc"
 #endif
 
 #ifdef __F16C__
@@ -18,14 +18,21 @@
 
 namespace sticky::engine::cpu::STICKY_KERNELS_NAMESPACE {
 
-typedef float F32x8 __attribute__((vector_size(32), aligned(4), may_alias));
-typedef std::int32_t I32x8 __attribute__((vector_size(32), aligned(4), may_alias));
-typedef std::uint32_t U32x8 __attribute__((vector_size(32), aligned(4), may_alias));
-typedef std::uint16_t U16x8 __attribute__((vector_size(16), aligned(2), may_alias));
-
+// A tile's sums, its inputs and one weight fill the registers: 3 x 4 + 3 + 1 of 16 with AVX2,
+// 6 x 4 + 6 + 1 of 32 with AVX-512.
+#ifdef __AVX512F__
+constexpr int kLanes = 16;
+constexpr int kTileRows = 6;
+#else
 constexpr int kLanes = 8;
-constexpr int kTileRows = 3;  // 3 x 4 sums, 3 inputs and a weight fill the 16 AVX registers
+constexpr int kTileRows = 3;
+#endif
 constexpr int kTileOuts = 4;
+
+typedef float F32s __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
+typedef std::int32_t I32s __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
+typedef std::uint32_t U32s __attribute__((vector_size(4 * kLanes), aligned(4), may_alias));
+typedef std::uint16_t U16s __attribute__((vector_size(2 * kLanes), aligned(2), may_alias));
 
 inline float BitsToFloat(std::uint32_t bits) {
   float value;
@@ -49,56 +56,66 @@ inline float HalfToFloat(std::uint16_t half) {
   return BitsToFloat(sign | FloatToBits(magnitude));
 }
 
-inline F32x8 Load(const float* from) { return *reinterpret_cast<const F32x8*>(from); }
+inline F32s Load(const float* from) { return *reinterpret_cast<const F32s*>(from); }
 
 // Element types as they are stored.
 struct Float32 {
   using Stored = float;
-  static F32x8 Eight(const Stored* from) { return Load(from); }
+  static F32s Several(const Stored* from) { return Load(from); }
   static float One(Stored value) { return value; }
 };
 struct Bfloat16 {
   using Stored = std::uint16_t;
-  static F32x8 Eight(const Stored* from) {
-    const U16x8 half = *reinterpret_cast<const U16x8*>(from);
-    return reinterpret_cast<F32x8>(__builtin_convertvector(half, U32x8) << 16);
+  static F32s Several(const Stored* from) {
+    const U16s half = *reinterpret_cast<const U16s*>(from);
+    return reinterpret_cast<F32s>(__builtin_convertvector(half, U32s) << 16);
   }
   static float One(Stored value) { return BitsToFloat(static_cast<std::uint32_t>(value) << 16); }
 };
 struct Float16 {
   using Stored = std::uint16_t;
-  static F32x8 Eight(const Stored* from) {
-#ifdef __F16C__
-    return reinterpret_cast<F32x8>(
+  static F32s Several(const Stored* from) {
+#if defined(__AVX512F__)
+    // All lanes by mask: the form without one warns in GCC 12 (its bug 105593).
+    return reinterpret_cast<F32s>(
+        _mm512_maskz_cvtph_ps(0xffff, _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from))));
+#elif defined(__F16C__)
+    return reinterpret_cast<F32s>(
         _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from))));
 #else
-    F32x8 eight;
-    for (int i = 0; i < kLanes; ++i) eight[i] = HalfToFloat(from[i]);
-    return eight;
+    F32s several;
+    for (int i = 0; i < kLanes; ++i) several[i] = HalfToFloat(from[i]);
+    return several;
 #endif
   }
   static float One(Stored value) { return HalfToFloat(value); }
 };
 
-inline float Sum(F32x8 v) {
-  return ((v[0] + v[4]) + (v[2] + v[6])) + ((v[1] + v[5]) + (v[3] + v[7]));
+// In halves: what vector instructions do best, and one order for every row.
+inline float Sum(F32s v) {
+  float part[kLanes];
+  __builtin_memcpy(part, &v, sizeof part);
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    for (int i = 0; i < width; ++i) part[i] += part[i + width];
+  }
+  return part[0];
 }
 
 // kRows x kTileOuts dot products over `depth`.
 template <typename Type, int kRows>
 inline void Tile(const float* x, const typename Type::Stored* w, int depth, int out_count,
                  const float* bias, float* y, std::size_t y_stride) {
-  F32x8 sums[kRows][kTileOuts] = {};
+  F32s sums[kRows][kTileOuts] = {};
   const typename Type::Stored* w_rows[kTileOuts];
   for (int o = 0; o < kTileOuts; ++o) {
     w_rows[o] = w + static_cast<std::size_t>(o < out_count ? o : 0) * depth;
   }
   int k = 0;
   for (; k + kLanes <= depth; k += kLanes) {
-    F32x8 inputs[kRows];
+    F32s inputs[kRows];
     for (int r = 0; r < kRows; ++r) inputs[r] = Load(x + static_cast<std::size_t>(r) * depth + k);
     for (int o = 0; o < kTileOuts; ++o) {
-      const F32x8 weights = Type::Eight(w_rows[o] + k);
+      const F32s weights = Type::Several(w_rows[o] + k);
       for (int r = 0; r < kRows; ++r) sums[r][o] += inputs[r] * weights;
     }
   }
@@ -129,6 +146,10 @@ void MatMulAs(const float* x, int row_count, const WeightMatrix& w, const float*
       Tile<Type, kTileRows>(x + static_cast<std::size_t>(row) * depth, w_tile, depth, out_count,
                             bias_tile, y + static_cast<std::size_t>(row) * w.rows + out, w.rows);
     }
+    for (; kTileRows > 3 && row + 3 <= row_count; row += 3) {
+      Tile<Type, 3>(x + static_cast<std::size_t>(row) * depth, w_tile, depth, out_count, bias_tile,
+                    y + static_cast<std::size_t>(row) * w.rows + out, w.rows);
+    }
     for (; row < row_count; ++row) {
       Tile<Type, 1>(x + static_cast<std::size_t>(row) * depth, w_tile, depth, out_count, bias_tile,
                     y + static_cast<std::size_t>(row) * w.rows + out, w.rows);
@@ -148,7 +169,7 @@ void ToFloatAs(const void* from, std::size_t count, float* to) {
   const auto* const stored = static_cast<const typename Type::Stored*>(from);
   std::size_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
-    *reinterpret_cast<F32x8*>(to + i) = Type::Eight(stored + i);
+    *reinterpret_cast<F32s*>(to + i) = Type::Several(stored + i);
   }
   for (; i < count; ++i) to[i] = Type::One(stored[i]);
 }
@@ -181,35 +202,35 @@ inline void RmsNorm(const float* x, const float* weight, float* y, int row_count
 // exp(x), within about 2 units in the last place where the result is normal; below -87.3 it is the
 // smallest normal number, above 88.3 about 2.4e38.
 // Source: Moshier, Cephes mathematical library, expf: reduction by ln 2 and its polynomial.
-inline F32x8 Exp(F32x8 x) {
-  const F32x8 low = x < -87.3f ? (F32x8{} - 87.3f) : x;
-  const F32x8 clipped = low > 88.3f ? (F32x8{} + 88.3f) : low;
-  const F32x8 scaled = clipped * 1.44269504088896341f;
-  const I32x8 n = __builtin_convertvector(
-      scaled + (scaled < 0.0f ? (F32x8{} - 0.5f) : (F32x8{} + 0.5f)), I32x8);
-  const F32x8 whole = __builtin_convertvector(n, F32x8);
-  const F32x8 r = clipped - whole * 0.693359375f - whole * -2.12194440e-4f;
-  F32x8 p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+inline F32s Exp(F32s x) {
+  const F32s low = x < -87.3f ? (F32s{} - 87.3f) : x;
+  const F32s clipped = low > 88.3f ? (F32s{} + 88.3f) : low;
+  const F32s scaled = clipped * 1.44269504088896341f;
+  const I32s n =
+      __builtin_convertvector(scaled + (scaled < 0.0f ? (F32s{} - 0.5f) : (F32s{} + 0.5f)), I32s);
+  const F32s whole = __builtin_convertvector(n, F32s);
+  const F32s r = clipped - whole * 0.693359375f - whole * -2.12194440e-4f;
+  F32s p = r * 1.9875691500e-4f + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  const F32x8 fraction = p * r * r + r + 1.0f;
-  return fraction * reinterpret_cast<F32x8>((n + 127) << 23);
+  const F32s fraction = p * r * r + r + 1.0f;
+  return fraction * reinterpret_cast<F32s>((n + 127) << 23);
 }
 
 inline float ExpOne(float x) {
-  F32x8 eight = {};
-  eight[0] = x;
-  return Exp(eight)[0];
+  F32s several = {};
+  several[0] = x;
+  return Exp(several)[0];
 }
 
 inline void SiluMultiply(const float* x, float* y, std::size_t count) {
   const auto whole = static_cast<std::ptrdiff_t>(count / kLanes);
 #pragma omp parallel for schedule(static)
   for (std::ptrdiff_t i = 0; i < whole; ++i) {
-    auto* const out = reinterpret_cast<F32x8*>(y + i * kLanes);
-    const F32x8 gate = *out;
+    auto* const out = reinterpret_cast<F32s*>(y + i * kLanes);
+    const F32s gate = *out;
     *out = gate / (1.0f + Exp(-gate)) * Load(x + i * kLanes);
   }
   for (std::size_t i = static_cast<std::size_t>(whole) * kLanes; i < count; ++i) {
@@ -218,7 +239,7 @@ inline void SiluMultiply(const float* x, float* y, std::size_t count) {
 }
 
 inline float Dot(const float* a, const float* b, int count) {
-  F32x8 sums = {};
+  F32s sums = {};
   int i = 0;
   for (; i + kLanes <= count; i += kLanes) sums += Load(a + i) * Load(b + i);
   float sum = Sum(sums);
@@ -230,11 +251,11 @@ inline float Dot(const float* a, const float* b, int count) {
 inline float ExpAndSum(float* scores, int count) {
   float most = scores[0];
   for (int p = 1; p < count; ++p) most = scores[p] > most ? scores[p] : most;
-  F32x8 sums = {};
+  F32s sums = {};
   int p = 0;
   for (; p + kLanes <= count; p += kLanes) {
-    const F32x8 e = Exp(Load(scores + p) - most);
-    *reinterpret_cast<F32x8*>(scores + p) = e;
+    const F32s e = Exp(Load(scores + p) - most);
+    *reinterpret_cast<F32s*>(scores + p) = e;
     sums += e;
   }
   float sum = Sum(sums);
@@ -257,7 +278,7 @@ inline void AttendOne(const float* query, const float* keys, const float* values
     const float* const value = values + p * stride;
     int c = 0;
     for (; c + kLanes <= dim; c += kLanes) {
-      *reinterpret_cast<F32x8*>(y + c) += Load(value + c) * weight;
+      *reinterpret_cast<F32s*>(y + c) += Load(value + c) * weight;
     }
     for (; c < dim; ++c) y[c] += value[c] * weight;
   }

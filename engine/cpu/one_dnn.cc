@@ -12,13 +12,10 @@
 
 namespace sticky::engine::cpu {
 
-Status SgemmTransposed(const float* x, int row_count, const float* w, int out_count, int depth,
-                       float* y, int y_stride) {
-  const dnnl_status_t status = dnnl_sgemm('N', 'T', row_count, out_count, depth, /*alpha=*/1.0f, x,
-                                          depth, w, depth, /*beta=*/0.0f, y, y_stride);
-  if (status == dnnl_success) return Ok{};
-  return Error{Code::kInternal, Format("multiply [%d, %d] by [%d, %d]: oneDNN status %d", row_count,
-                                       depth, depth, out_count, status)};
+int SgemmTransposed(const float* x, int row_count, const float* w, int out_count, int depth,
+                    float* y, int y_stride) {
+  return dnnl_sgemm('N', 'T', row_count, out_count, depth, /*alpha=*/1.0f, x, depth, w, depth,
+                    /*beta=*/0.0f, y, y_stride);
 }
 
 struct Bf16MatMul::Impl {

@@ -13,9 +13,11 @@
 
 namespace sticky::engine::cpu {
 
-// y = x * transpose(w), all float32. Shapes as Ops::MatMul. Errors: kInternal with oneDNN's status.
-Status SgemmTransposed(const float* x, int row_count, const float* w, int out_count, int depth,
-                       float* y, int y_stride);
+// y = x * transpose(w), all float32. Within an OpenMP loop it runs on the calling thread alone.
+//   x: [row_count, depth]   w: [out_count, depth]   y: [row_count, out_count], rows y_stride apart
+// Returns oneDNN's status, 0 for success.
+int SgemmTransposed(const float* x, int row_count, const float* w, int out_count, int depth,
+                    float* y, int y_stride);
 
 // The same for bfloat16 inputs and weights, float32 results, on CPUs that multiply bfloat16.
 class Bf16MatMul {

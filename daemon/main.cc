@@ -9,9 +9,9 @@
 #include <getopt.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sysexits.h>
 #include <unistd.h>
 
+#include "base/exit_codes.h"
 #include "base/text.h"
 #include "config/node_config.h"
 #include "daemon/io/coordinator.h"
@@ -97,30 +97,9 @@ Result<Options> ParseOptions(int argc, char** argv) {
   return options;
 }
 
-int ExitCode(const Error& error) {
-  switch (error.code) {
-    case Code::kInvalidArgument:
-      return EX_USAGE;
-    case Code::kCorrupt:
-      return EX_DATAERR;
-    case Code::kNotFound:
-      return EX_NOINPUT;
-    case Code::kPermissionDenied:
-      return EX_NOPERM;
-    case Code::kUnavailable:
-      return EX_UNAVAILABLE;
-    case Code::kOutOfMemory:
-      return EX_TEMPFAIL;
-    case Code::kDeviceLost:
-    case Code::kInternal:
-      return EX_SOFTWARE;
-  }
-  return EX_SOFTWARE;
-}
-
 int Fail(const Error& error) {
   std::fprintf(stderr, "stickyd: %s\n", error.message.c_str());
-  return ExitCode(error);
+  return ExitCode(Stage::kServe, error.code);
 }
 
 CoordinatorOptions OptionsFrom(const config::NodeConfig& config, const Options& options) {
@@ -209,14 +188,14 @@ int Main(int argc, char** argv) {
   if (!options.ok()) return Fail(options.error());
   if (options.value().help) {
     std::fputs(kUsage, stdout);
-    return EX_OK;
+    return kExitOk;
   }
   if (options.value().version) {
     std::printf("stickyd %s\n", STICKY_VERSION);
-    return EX_OK;
+    return kExitOk;
   }
   const Status served = Serve(options.value());
-  return served.ok() ? EX_OK : Fail(served.error());
+  return served.ok() ? kExitOk : Fail(served.error());
 }
 
 }  // namespace

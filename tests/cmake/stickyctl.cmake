@@ -1,6 +1,5 @@
 sticky_test(stickyctl_test LABEL unit
-  SOURCES unit/stickyctl/daemon_client_test.cc unit/stickyctl/exit_codes_test.cc
-          unit/stickyctl/options_test.cc unit/stickyctl/progress_test.cc
+  SOURCES unit/stickyctl/daemon_client_test.cc unit/stickyctl/options_test.cc unit/stickyctl/progress_test.cc
           unit/stickyctl/render_test.cc
   DEPS sticky::stickyctl_parts sticky::device Threads::Threads)
 

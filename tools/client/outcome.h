@@ -9,8 +9,8 @@
 #include <variant>
 
 #include "base/check.h"
+#include "base/exit_codes.h"
 #include "base/result.h"
-#include "tools/client/exit_codes.h"
 
 namespace sticky::client {
 

@@ -12,8 +12,8 @@
 #include <nlohmann/json.hpp>
 #include <unistd.h>
 
+#include "base/exit_codes.h"
 #include "base/text.h"
-#include "tools/client/exit_codes.h"
 #include "tools/sticky-llm/clock.h"
 #include "tools/sticky-llm/generate.h"
 #include "tools/sticky-llm/session.h"
@@ -46,24 +46,23 @@ void PrintJson(Json facts) {
   std::printf("%s\n", whole.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
-int Fail(const Options& options, const Error& error, client::Stage stage) {
-  const int exit_code = client::ExitCode(stage, error.code);
+int Fail(const Options& options, const Error& error, Stage stage) {
+  const int exit_code = ExitCode(stage, error.code);
   if (options.json) {
-    PrintJson({{"error",
-                {{"code", client::Name(error.code)},
-                 {"message", error.message},
-                 {"exit_code", exit_code}}}});
+    PrintJson(
+        {{"error",
+          {{"code", Name(error.code)}, {"message", error.message}, {"exit_code", exit_code}}}});
   }
   std::fprintf(stderr, "sticky-llm: %s\n", Printable(error.message).c_str());
   return exit_code;
 }
 
 // Where an attach failed decides what a scheduler can do about it: no socket is no daemon.
-client::Stage StageOf(const Options& options, const Error& error) {
-  if (!options.model.empty()) return client::Stage::kModel;
+Stage StageOf(const Options& options, const Error& error) {
+  if (!options.model.empty()) return Stage::kModel;
   const bool no_daemon = error.code == Code::kUnavailable &&
                          (error.os_code == ENOENT || error.os_code == ECONNREFUSED);
-  return no_daemon ? client::Stage::kConnect : client::Stage::kAnswer;
+  return no_daemon ? Stage::kConnect : Stage::kAnswer;
 }
 
 DtypeChoice DtypeOf(const std::string& text) {
@@ -100,7 +99,7 @@ int RunGenerate(Options& options) {
       return Fail(options,
                   Error{Code::kInvalidArgument,
                         Format("read the prompt: more than %zu bytes", kPromptBytesMax)},
-                  client::Stage::kModel);
+                  Stage::kModel);
     }
   }
   WatchForInterrupts();
@@ -112,7 +111,7 @@ int RunGenerate(Options& options) {
     std::fflush(stdout);
   };
   const Result<Generated> made = Generate(session.value(), options.generate, clock, stream);
-  if (!made.ok()) return Fail(options, made.error(), client::Stage::kModel);
+  if (!made.ok()) return Fail(options, made.error(), Stage::kModel);
   if (options.json) {
     PrintJson({{"text", made.value().text},
                {"prompt_ids", made.value().prompt_ids},
@@ -127,7 +126,7 @@ int RunGenerate(Options& options) {
     std::fputc('\n', stdout);
   }
   PrintTimings(options, clock);
-  return made.value().finish_reason == "interrupted" ? InterruptedExitCode() : client::kExitOk;
+  return made.value().finish_reason == "interrupted" ? InterruptedExitCode() : kExitOk;
 }
 
 int RunVerify(Options& options) {
@@ -148,7 +147,7 @@ int RunVerify(Options& options) {
   const Result<VerifySummary> done =
       Verify(session.value(), options.verify, clock, on_bad_line, on_progress);
   if (terminal) std::fputs("\r\033[K", stderr);
-  if (!done.ok()) return Fail(options, done.error(), client::Stage::kModel);
+  if (!done.ok()) return Fail(options, done.error(), Stage::kModel);
   const VerifySummary& summary = done.value();
   const double accuracy = summary.labelled_count == 0
                               ? 0
@@ -176,7 +175,7 @@ int RunVerify(Options& options) {
                 summary.interrupted ? "; interrupted, the same command goes on from here" : "");
   }
   PrintTimings(options, clock);
-  return summary.interrupted ? InterruptedExitCode() : client::kExitOk;
+  return summary.interrupted ? InterruptedExitCode() : kExitOk;
 }
 
 void AddSource(CLI::App* command, Options& options) {
@@ -242,7 +241,7 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? client::kExitOk : client::kExitUsage;
+    return app.exit(error) == 0 ? kExitOk : kExitUsage;
   }
   return chosen();
 }

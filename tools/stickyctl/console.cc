@@ -40,7 +40,7 @@ int Console::Fail(const client::Failed& failed) { return FailWith(failed.exit_co
 int Console::Finish(int exit_code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
   std::fprintf(stderr, "stickyctl: write to standard output: %s\n", std::strerror(errno));
-  return exit_code == client::kExitOk ? client::kExitOutput : exit_code;
+  return exit_code == kExitOk ? kExitOutput : exit_code;
 }
 
 Progress Console::MakeProgress() const {

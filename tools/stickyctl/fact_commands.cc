@@ -11,7 +11,6 @@ namespace {
 using client::DaemonClient;
 using client::Failed;
 using client::Outcome;
-using client::Stage;
 
 template <typename Reply>
 Outcome<Reply> AskDaemon(const Request& request, wire::Body body) {
@@ -54,7 +53,7 @@ int Ls(const Request& request, Console& console) {
   Json document = Document();
   document["states"] = StatesJson(reply.value().states);
   console.Print(document, StatesText(reply.value().states));
-  return client::kExitOk;
+  return kExitOk;
 }
 
 int Show(const Request& request, Console& console) {
@@ -77,7 +76,7 @@ int Show(const Request& request, Console& console) {
         "\nno tensors to show: the state is " + std::string(wire::Name(shown.state.phase)) + "\n";
   }
   console.Print(document, text);
-  return client::kExitOk;
+  return kExitOk;
 }
 
 int ShowStatus(const Request& request, Console& console) {
@@ -86,7 +85,7 @@ int ShowStatus(const Request& request, Console& console) {
   Json document = Document();
   document["daemon"] = StatusJson(status.value());
   console.Print(document, StatusText(status.value()));
-  return client::kExitOk;
+  return kExitOk;
 }
 
 int Leases(const Request& request, Console& console) {
@@ -95,7 +94,7 @@ int Leases(const Request& request, Console& console) {
   Json document = Document();
   document["leases"] = LeasesJson(reply.value().leases);
   console.Print(document, LeasesText(reply.value().leases));
-  return client::kExitOk;
+  return kExitOk;
 }
 
 // A daemon that is not there is no failure here: its version is what is asked for, if any.
@@ -117,7 +116,7 @@ int Version(const Request& request, Console& console) {
     text += "stickyd: " + Printable(status.failed().error.message) + "\n";
   }
   console.Print(document, text);
-  return client::kExitOk;
+  return kExitOk;
 }
 
 }  // namespace sticky::stickyctl

@@ -16,7 +16,6 @@
 namespace sticky::stickyctl {
 namespace {
 
-using client::Stage;
 
 constexpr OptionSpec kJson{"json", ValueKind::kNone};
 constexpr OptionSpec kSocket{"socket", ValueKind::kRequired};
@@ -158,12 +157,12 @@ int UnknownCommand(Console& console, const std::string& name) {
 int Help(Console& console, std::span<const std::string> words) {
   if (words.empty()) {
     std::fputs(GeneralHelp().c_str(), stdout);
-    return client::kExitOk;
+    return kExitOk;
   }
   const Command* const command = FindCommand(words[0]);
   if (command == nullptr) return UnknownCommand(console, words[0]);
   std::fputs(HelpOf(*command).c_str(), stdout);
-  return client::kExitOk;
+  return kExitOk;
 }
 
 // Whether errors are to be JSON too, even those of reading the options.

@@ -34,7 +34,7 @@ Json StateJson(const wire::StateInfo& state) {
   json["load_ms"] = state.load_ms;
   json["failure"] = nullptr;
   if (state.failure) {
-    json["failure"] = Json{{"code", client::Name(state.failure->code)},
+    json["failure"] = Json{{"code", Name(state.failure->code)},
                            {"message", state.failure->message},
                            {"os_code", state.failure->os_code}};
   }
@@ -109,7 +109,7 @@ void AddManifest(const wire::ManifestView& manifest, Json& document) {
 
 Json ErrorJson(const client::Failed& failed) {
   Json document = Document();
-  document["error"] = Json{{"code", client::Name(failed.error.code)},
+  document["error"] = Json{{"code", Name(failed.error.code)},
                            {"message", failed.error.message},
                            {"os_code", failed.error.os_code},
                            {"exit_code", failed.exit_code()}};

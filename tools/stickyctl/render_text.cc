@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/exit_codes.h"
 #include "base/text.h"
-#include "tools/client/exit_codes.h"
 
 namespace sticky::stickyctl {
 namespace {
@@ -122,7 +122,7 @@ std::string StateText(const wire::StateInfo& state) {
       {"content digest", hex(state.content_digest)},
       {"template digest", hex(state.template_digest)}};
   if (state.failure) {
-    fields.emplace_back("failure", std::string(client::Name(state.failure->code)) + ": " +
+    fields.emplace_back("failure", std::string(Name(state.failure->code)) + ": " +
                                        Printable(state.failure->message));
   }
   return Fields(fields);

@@ -23,7 +23,6 @@ using client::DaemonClient;
 using client::Failed;
 using client::Outcome;
 using client::PreparedLoad;
-using client::Stage;
 
 struct Wish {
   std::string state;
@@ -121,7 +120,7 @@ int Run(const Request& request, Console& console) {
   argv.push_back(nullptr);
   ::execvp(argv[0], argv.data());
   const int failure = errno;
-  return console.FailWith(failure == ENOENT ? client::kExitNoCommand : client::kExitCannotRun,
+  return console.FailWith(failure == ENOENT ? kExitNoCommand : kExitCannotRun,
                           {Stage::kUsage, ErrnoError("run '" + Escape(words[0]) + "'", failure)});
 }
 

@@ -22,7 +22,6 @@ using client::DaemonClient;
 using client::Failed;
 using client::Outcome;
 using client::PreparedLoad;
-using client::Stage;
 
 Outcome<std::uint32_t> WaitMs(const Request& request, bool wait_by_default) {
   if (wait_by_default && !request.options.Has("wait")) return kDefaultWaitMs;
@@ -144,7 +143,7 @@ int Load(const Request& request, Console& console) {
   document["state"] = StateJson(reply.value().state);
   document["joined"] = reply.value().joined;
   console.Print(document, LoadText(reply.value()));
-  return client::kExitOk;
+  return kExitOk;
 }
 
 int Evict(const Request& request, Console& console) {
@@ -158,7 +157,7 @@ int Evict(const Request& request, Console& console) {
   document["leases"] = LeasesJson(reply.value().leases);
   console.Print(document, EvictText(reply.value()));
   // Whoever waits wants it gone; without --wait it is enough that it will go.
-  return reply.value().freed || wait_ms.value() == 0 ? client::kExitOk : client::kExitTryAgain;
+  return reply.value().freed || wait_ms.value() == 0 ? kExitOk : kExitTryAgain;
 }
 
 int Hold(const Request& request, Console& console) {
@@ -175,7 +174,7 @@ int Hold(const Request& request, Console& console) {
   document["pid"] = ::getpid();
   console.Print(document, "holding state '" + Printable(state.name) + "' (" +
                               ByteCount(state.arena_bytes) + ") until SIGTERM, SIGINT or SIGHUP\n");
-  if (WaitForEnd(daemon, signals.value().get())) return client::kExitOk;
+  if (WaitForEnd(daemon, signals.value().get())) return kExitOk;
   return console.Fail(
       {Stage::kTalk,
        Error{Code::kUnavailable,

@@ -111,7 +111,7 @@ TEST(RenderJson, NumbersStayWholeAtTheirLargest) {
 }
 
 TEST(RenderJson, AnErrorHasItsExitCode) {
-  const client::Failed failed{client::Stage::kAnswer, Error{Code::kNotFound, "show 'x': none", 2}};
+  const client::Failed failed{Stage::kAnswer, Error{Code::kNotFound, "show 'x': none", 2}};
 
   EXPECT_EQ(
       Dump(ErrorJson(failed)),
@@ -149,7 +149,7 @@ TEST(Render, TextOfOthersIsHarmless) {
   for (const std::string& text :
        {LeasesText({lease}), StatesText({state}), StateText(state), StatusText(status),
         Dump(LeasesJson({lease})), Dump(StateJson(state)), Dump(StatusJson(status)),
-        Dump(ErrorJson({client::Stage::kAnswer, Error{Code::kInternal, evil}}))}) {
+        Dump(ErrorJson({Stage::kAnswer, Error{Code::kInternal, evil}}))}) {
     for (const char c : text) {
       const auto byte = static_cast<unsigned char>(c);
       EXPECT_TRUE(byte == '\n' || (byte >= 0x20 && byte != 0x7F)) << int{byte} << " in " << text;

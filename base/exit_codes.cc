@@ -1,6 +1,6 @@
-#include "tools/client/exit_codes.h"
+#include "base/exit_codes.h"
 
-namespace sticky::client {
+namespace sticky {
 namespace {
 
 // A file of the user's, or a daemon's word on what it was asked.
@@ -42,6 +42,18 @@ int ForConnection(Code code) {
   return kExitInternal;
 }
 
+// A daemon's own failure: its options, its config file, its socket.
+int ForServing(Code code) {
+  switch (code) {
+    case Code::kInvalidArgument:
+      return kExitUsage;
+    case Code::kUnavailable:  // another daemon has the socket, say
+      return kExitNoDaemon;
+    default:
+      return ForInput(code);
+  }
+}
+
 }  // namespace
 
 int ExitCode(Stage stage, Code code) {
@@ -55,6 +67,8 @@ int ExitCode(Stage stage, Code code) {
     case Stage::kConnect:
     case Stage::kTalk:
       return ForConnection(code);
+    case Stage::kServe:
+      return ForServing(code);
   }
   return kExitInternal;
 }
@@ -81,4 +95,4 @@ const char* Name(Code code) {
   return "internal";
 }
 
-}  // namespace sticky::client
+}  // namespace sticky

@@ -1,15 +1,15 @@
-// Exit codes of the command-line programs that talk to stickyd: the one place where a failure
-// becomes a number for a scheduler, after <sysexits.h>.
+// Exit codes of stickyd and of the programs that talk to it: the one place where a failure becomes
+// a number for a scheduler, after <sysexits.h>.
 //
 // Thread: any thread.
 // Source: docs/exit-codes.md, whose table a test compares with this.
 
-#ifndef STICKY_TOOLS_CLIENT_EXIT_CODES_H_
-#define STICKY_TOOLS_CLIENT_EXIT_CODES_H_
+#ifndef STICKY_BASE_EXIT_CODES_H_
+#define STICKY_BASE_EXIT_CODES_H_
 
 #include "base/result.h"
 
-namespace sticky::client {
+namespace sticky {
 
 inline constexpr int kExitOk = 0;
 inline constexpr int kExitUsage = 64;       // EX_USAGE: the command line is wrong
@@ -32,14 +32,15 @@ enum class Stage {
   kConnect,    // reaching a daemon
   kTalk,       // the connection broke, or no answer came in time
   kAnswer,     // the daemon answered that it could not
+  kServe,      // a daemon's own start and end
 };
-inline constexpr int kStageCount = 6;
+inline constexpr int kStageCount = 7;
 
 int ExitCode(Stage stage, Code code);
 
 // "not_found", ...: stable names for --json. The text is static.
 const char* Name(Code code);
 
-}  // namespace sticky::client
+}  // namespace sticky
 
-#endif  // STICKY_TOOLS_CLIENT_EXIT_CODES_H_
+#endif  // STICKY_BASE_EXIT_CODES_H_

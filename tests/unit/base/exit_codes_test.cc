@@ -1,6 +1,6 @@
 // Exit codes: the table in docs/exit-codes.md is what the programs do, cell for cell.
 
-#include "tools/client/exit_codes.h"
+#include "base/exit_codes.h"
 
 #include <fstream>
 #include <map>
@@ -10,7 +10,7 @@
 
 #include <gtest/gtest.h>
 
-namespace sticky::client {
+namespace sticky {
 namespace {
 
 constexpr Code kCodes[] = {Code::kInvalidArgument, Code::kNotFound,         Code::kUnavailable,
@@ -51,7 +51,8 @@ TEST(ExitCodes, TheTableInTheDocsIsTheMapping) {
       {"finding the model's files", Stage::kModel},
       {"reaching a daemon", Stage::kConnect},
       {"talking to it", Stage::kTalk},
-      {"the daemon said no", Stage::kAnswer}};
+      {"the daemon said no", Stage::kAnswer},
+      {"starting a daemon", Stage::kServe}};
   ASSERT_EQ(stages.size(), static_cast<std::size_t>(kStageCount));
 
   const Row& headings = rows.at("while");
@@ -86,4 +87,4 @@ TEST(ExitCodes, EachCodeThatIsGivenIsExplained) {
 }
 
 }  // namespace
-}  // namespace sticky::client
+}  // namespace sticky

@@ -212,7 +212,9 @@ NodeState::Actions NodeState::Published(StateId id, std::int64_t now_ns) {
 
 NodeState::Actions NodeState::LoaderFailed(StateId id, const Error& error, std::int64_t now_ns) {
   State* const state = FindById(id);
-  if (state != nullptr && IsLoading(state->phase)) FailLoad(*state, error, now_ns);
+  if (state == nullptr || !IsLoading(state->phase)) return Take();
+  FailLoad(*state, Error{error.code, "load '" + state->name + "': " + error.message, error.os_code},
+           now_ns);
   return Take();
 }
 

@@ -55,7 +55,8 @@ class NodeState {
   Actions Filled(StateId state, const Digest& content_digest, std::uint64_t huge_bytes,
                  std::int64_t now_ns);
   Actions Published(StateId state, std::int64_t now_ns);
-  // Whatever went wrong with a load, at any step. Harmless once the load has ended.
+  // Whatever went wrong with a load, at any step; the message need not name the load. Harmless once
+  // the load has ended.
   Actions LoaderFailed(StateId state, const Error& error, std::int64_t now_ns);
   // The loader's process has been reaped, whatever became of its load: it maps nothing any more.
   Actions LoaderGone(StateId state);

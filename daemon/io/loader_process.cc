@@ -31,8 +31,7 @@ Error DeathOf(int status) {
 
 }  // namespace
 
-LoaderProcess::LoaderProcess(std::string state, Callbacks callbacks)
-    : state_(std::move(state)), callbacks_(std::move(callbacks)) {}
+LoaderProcess::LoaderProcess(Callbacks callbacks) : callbacks_(std::move(callbacks)) {}
 
 Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Start(Loop& loop, const std::string& program,
                                                             const wire::PlanRequest& request,
@@ -40,11 +39,11 @@ Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Start(Loop& loop, const st
                                                             Callbacks callbacks) {
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
-    return ErrnoError("load '" + request.state + "': make a channel to the loader", errno);
+    return ErrnoError("make a channel to the loader", errno);
   }
   UniqueFd ours(pair[0]);
   UniqueFd theirs(pair[1]);
-  std::unique_ptr<LoaderProcess> made(new LoaderProcess(request.state, std::move(callbacks)));
+  std::unique_ptr<LoaderProcess> made(new LoaderProcess(std::move(callbacks)));
   LoaderProcess* const raw = made.get();
   Connection::Callbacks channel;
   channel.on_frame = [raw](wire::Frame frame) { raw->OnFrame(std::move(frame)); };
@@ -133,10 +132,9 @@ void LoaderProcess::OnExit(int status) {
   callbacks_.on_gone();
 }
 
-void LoaderProcess::Fail(Error error) {
+void LoaderProcess::Fail(const Error& error) {
   if (step_ == Step::kEnded) return;
   step_ = Step::kEnded;
-  error.message = "load '" + state_ + "': " + error.message;
   callbacks_.on_failed(error);
 }
 

@@ -51,14 +51,13 @@ class LoaderProcess {
   int pid() const { return child_->pid(); }
 
  private:
-  LoaderProcess(std::string state, Callbacks callbacks);
+  explicit LoaderProcess(Callbacks callbacks);
   void OnFrame(wire::Frame frame);
   void OnPlanned(const wire::PlanReply& reply, const std::vector<UniqueFd>& fds);
   void OnExit(int status);
-  void Fail(Error error);
+  void Fail(const Error& error);
 
   enum class Step : std::int8_t { kPlanning = 0, kPlanned, kFilling, kEnded };
-  const std::string state_;
   Callbacks callbacks_;
   Step step_ = Step::kPlanning;
   std::unique_ptr<Connection> channel_;

@@ -1,6 +1,7 @@
 // Whatever happens to a loader, in whichever phase, is one failed load with a reason: nothing is
 // published, nothing is leaked, and the next load succeeds.
 
+#include <algorithm>
 #include <filesystem>
 
 #include <fcntl.h>
@@ -229,6 +230,58 @@ constexpr Liar kLiars[] = {
 };
 INSTANTIATE_TEST_SUITE_P(All, LyingLoader, ::testing::ValuesIn(kLiars),
                          [](const auto& liar) { return std::string(liar.param.name); });
+
+// These speak the protocol, as tests/testing/fake_loader.cc.
+std::string LoaderThatLies(const std::string& lie) {
+  return "#!/bin/sh\nexec " + ProgramPrefix() + "/tests/sticky_fake_loader " + lie + "\n";
+}
+
+struct Fluent {
+  const char* lie;
+  const char* reason;
+};
+
+class FluentLiar : public LoaderFault, public ::testing::WithParamInterface<Fluent> {};
+
+TEST_P(FluentLiar, IsOneFailedLoad) {
+  StartWith(true, LoaderThatLies(GetParam().lie), "deadlines: {fill_stall_ms: 1000}\n");
+  WireClient client = daemon_->Client();
+
+  const Result<wire::LoadReply> answer = client.Load(LoadRequestFor("m", 5000), small_);
+
+  ASSERT_FALSE(answer.ok());
+  EXPECT_THAT(answer.error().message, HasSubstr(GetParam().reason));
+  ExpectNothingIsLeft();
+}
+
+constexpr Fluent kFluentLiars[] = {
+    {"outside", "tensor 'b' reaches past the end of its arena"},
+    {"unaligned", "tensor 'b' is not aligned to 256 bytes"},
+    {"twice", "tensor 'a' is there twice"},
+    {"shape", "tensor 'b' has a shape that does not give its size"},
+    {"arena", "tensor 'b' is in an arena that is not there"},
+    {"two-arenas", "its sizes contradict each other"},
+    {"size", "its sizes contradict each other"},
+    {"no-manifest", "it came without its manifest"},
+    {"plans-twice", "out of turn"},
+    {"holes", "load 'm': seal an arena: only 0 of 8192 bytes are present"},
+    {"mapped", "load 'm': seal"},
+    {"backwards", "stalled"},
+};
+INSTANTIATE_TEST_SUITE_P(All, FluentLiar, ::testing::ValuesIn(kFluentLiars), [](const auto& liar) {
+  std::string name = liar.param.lie;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+});
+
+TEST_F(LoaderFault, KilledAfterItsLastWordTheStateIsThere) {
+  StartWith(true, LoaderThatLies("dies-done"));
+  WireClient client = daemon_->Client();
+
+  EXPECT_THAT(client.Load(LoadRequestFor("m", 5000), small_), IsOk());
+  EXPECT_THAT(client.Ask(wire::AttachRequest{"m", {}, 0, false}), IsOk());
+  EXPECT_TRUE(WaitUntil([&] { return ChildrenOf(daemon_->pid()).empty(); }));
+}
 
 // --- files ------------------------------------------------------------------------------------
 

@@ -355,6 +355,21 @@ TEST_F(DaemonLife, TermAnswersWhoeverWaitsAndEndsInTime) {
   EXPECT_NE(::access(daemon_.socket_path().c_str(), F_OK), 0) << "the socket was left behind";
 }
 
+TEST_F(DaemonLife, SecondTermEndsItAtOnce) {
+  const std::string path = daemon_.folder() / "big.safetensors";
+  WriteTensorFile(path, 1ull << 30);
+  WireClient client = daemon_.Client();
+  ASSERT_THAT(client.SendLoad(LoadRequestFor("big", 60'000), path), IsOk());
+  ASSERT_TRUE(WaitUntil([&] { return daemon_.LoaderPid().has_value(); }));
+  ::kill(daemon_.LoaderPid().value_or(0), SIGSTOP);
+
+  daemon_.process().Signal(SIGTERM);
+  daemon_.process().Signal(SIGTERM);
+
+  const std::optional<ExitStatus> exit = daemon_.process().Wait(/*deadline_ms=*/2000);
+  ASSERT_TRUE(exit.has_value());
+}
+
 TEST_F(DaemonLife, HangUpIsNoReasonToEnd) {
   daemon_.process().Signal(SIGHUP);
 

@@ -93,7 +93,7 @@ typedef struct sti_state_info {
   uint32_t tensor_count;
   uint32_t asset_count;
   uint32_t adopted;           /* 1: the lease came with the process (stickyctl run), 0: attached */
-  uint64_t epoch;             /* which load of this name it is, from 1 */
+  uint64_t epoch;             /* which load of its daemon it is; a later load has a higher one */
   uint64_t daemon_nonce;      /* which life of the daemon built it */
   uint64_t arena_bytes;       /* shared memory mapped */
   uint64_t lease_id;          /* as `stickyctl leases` shows it; 0 when adopted */

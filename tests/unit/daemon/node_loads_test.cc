@@ -125,9 +125,9 @@ TEST(NodeLoads, FailedLoadTellsItsReasonUntilTheNextLoad) {
 
   rig.FailLoader("bad header");
 
-  EXPECT_EQ(rig.Answer<wire::Failure>(1, 5)->message, "bad header");
+  EXPECT_EQ(rig.Answer<wire::Failure>(1, 5)->message, "load 'm': bad header");
   rig.Ask(1, 6, wire::ShowRequest{"m"});
-  EXPECT_EQ(rig.Answer<wire::ShowReply>(1, 6)->state.failure->message, "bad header");
+  EXPECT_EQ(rig.Answer<wire::ShowReply>(1, 6)->state.failure->message, "load 'm': bad header");
   rig.Ask(1, 7, CoreRig::AttachTo("m"));
   EXPECT_THAT(rig.Answer<wire::Failure>(1, 7)->message, HasSubstr("bad header"));
   rig.Ask(1, 8, CoreRig::Load("m"));

@@ -1,9 +1,10 @@
 // Measures attach, touch every page, exit of a process against the same with plain mmap of a file
 // in the page cache, per GiB, in turns.
 //
-// usage: touch_bench [--json] [--gib N] [--rounds N] [--pages small|thp|hugetlb] [--folder PATH]
-// thp needs /sys/kernel/mm/transparent_hugepage/shmem_enabled at "advise" or "always", hugetlb
-// needs vm.nr_hugepages; both say so when they did not get them. The file lies in --folder.
+// usage: touch_bench [--json] [--gib N] [--rounds N] [--pages loader|small|thp|hugetlb] [--folder
+// PATH] loader (the default) makes the pages as sticky-loader does; thp needs
+// /sys/kernel/mm/transparent_hugepage/shmem_enabled at "advise" or "always", hugetlb needs
+// vm.nr_hugepages; both say so when they did not get them. The file lies in --folder.
 
 #include <cstring>
 #include <string>
@@ -68,8 +69,11 @@ device::HostArena MakeArena(std::uint64_t size_bytes, std::string_view pages) {
   auto arena = device::HostArena::Create("bench", size_bytes, pages == "hugetlb").value();
   auto mapping = device::Mapping::Writable(arena.fd(), size_bytes).value();
   const std::span<std::uint8_t> bytes = mapping.writable_bytes();
+  if (pages == "loader") STICKY_CHECK(mapping.Populate(0, size_bytes).ok());
   if (pages == "thp") ::madvise(bytes.data(), bytes.size(), MADV_HUGEPAGE);
   for (std::uint64_t at = 0; at < size_bytes; at += kPageBytes) bytes[at] = 1;
+  std::fprintf(stderr, "%.2f GiB are in huge pages\n",
+               static_cast<double>(mapping.HugeBytes()) / (1u << 30));
   { const auto unmapped = std::move(mapping); }
   STICKY_CHECK(arena.Prefault().ok() && arena.Seal().ok());
   return arena;
@@ -94,7 +98,7 @@ std::string MakeWarmFile(const std::string& folder, std::uint64_t size_bytes) {
 int Main(int argc, char** argv) {
   const std::uint64_t gib = std::stoull(Option(argc, argv, "--gib", "4"));
   const int rounds = std::stoi(Option(argc, argv, "--rounds", "7"));
-  const std::string pages = Option(argc, argv, "--pages", "small");
+  const std::string pages = Option(argc, argv, "--pages", "loader");
   const std::uint64_t size_bytes = gib << 30;
   const auto arena = MakeArena(size_bytes, pages);
   wire::Manifest manifest = ModelLikeManifest(1, size_bytes);

@@ -162,14 +162,20 @@ class CpuOps : public Ops {
 
  private:
   Status Blocked(const float* x, int row_count, const WeightMatrix& w, float* y, Inputs inputs) {
-    if (w.dtype == Dtype::kBf16 && inputs == Inputs::kMayBeRounded && bf16_.available()) {
-      const std::size_t count =
-          static_cast<std::size_t>(row_count) * static_cast<std::size_t>(w.columns);
-      rounded_.resize(std::max(rounded_.size(), count));
-      kernels_.to_bf16(x, count, rounded_.data());
-      return bf16_.Run(rounded_.data(), row_count, w, y);
-    }
+    if (w.dtype == Dtype::kBf16 && bf16_.available()) return InBf16(x, row_count, w, y, inputs);
     return InTiles(x, row_count, w, y);
+  }
+
+  // Inputs that must not be rounded are multiplied in two parts, the rounded ones and what rounding
+  // took off.
+  Status InBf16(const float* x, int row_count, const WeightMatrix& w, float* y, Inputs inputs) {
+    const std::size_t count =
+        static_cast<std::size_t>(row_count) * static_cast<std::size_t>(w.columns);
+    rounded_.resize(std::max(rounded_.size(), 2 * count));
+    std::uint16_t* const rest = inputs == Inputs::kAsTheyAre ? rounded_.data() + count : nullptr;
+    kernels_.to_bf16(x, count, rounded_.data(), rest);
+    STICKY_TRY(bf16_.Run(rounded_.data(), row_count, w, /*add=*/false, y));
+    return rest == nullptr ? Status(Ok{}) : bf16_.Run(rest, row_count, w, /*add=*/true, y);
   }
 
   // In float32, a tile of outputs for each call of the library, and each call on one thread: cut

@@ -24,8 +24,9 @@ struct KernelTable {
                   float* y);
   // `count` elements of dtype f32, bf16 or f16 to float32.
   void (*to_float)(const void* from, Dtype dtype, std::size_t count, float* to);
-  // To bfloat16, rounding to nearest, ties to even.
-  void (*to_bf16)(const float* from, std::size_t count, std::uint16_t* to);
+  // To bfloat16, rounding to nearest, ties to even. `rest`, unless null, gets what rounding took
+  // off, rounded likewise: the two together have 16 bits of precision.
+  void (*to_bf16)(const float* from, std::size_t count, std::uint16_t* to, std::uint16_t* rest);
   void (*rms_norm)(const float* x, const float* weight, float* y, int row_count, int dim,
                    float epsilon);
   // scores: scratch, [position_begin + row_count] floats per thread.

@@ -180,11 +180,15 @@ inline void ToFloat(const void* from, Dtype dtype, std::size_t count, float* to)
   ToFloatAs<Float16>(from, count, to);
 }
 
-inline void ToBf16(const float* from, std::size_t count, std::uint16_t* to) {
-  for (std::size_t i = 0; i < count; ++i) {
-    const std::uint32_t bits = FloatToBits(from[i]);
-    to[i] = static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-  }
+inline std::uint16_t RoundToBf16(float value) {
+  const std::uint32_t bits = FloatToBits(value);
+  return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+inline void ToBf16(const float* from, std::size_t count, std::uint16_t* to, std::uint16_t* rest) {
+  for (std::size_t i = 0; i < count; ++i) to[i] = RoundToBf16(from[i]);
+  if (rest == nullptr) return;
+  for (std::size_t i = 0; i < count; ++i) rest[i] = RoundToBf16(from[i] - Bfloat16::One(to[i]));
 }
 
 inline void RmsNorm(const float* x, const float* weight, float* y, int row_count, int dim,

@@ -69,7 +69,11 @@ device::HostArena MakeArena(std::uint64_t size_bytes, std::string_view pages) {
   auto arena = device::HostArena::Create("bench", size_bytes, pages == "hugetlb").value();
   auto mapping = device::Mapping::Writable(arena.fd(), size_bytes).value();
   const std::span<std::uint8_t> bytes = mapping.writable_bytes();
-  if (pages == "loader") STICKY_CHECK(mapping.Populate(0, size_bytes).ok());
+  if (pages == "loader") {
+    for (std::uint64_t at = 0; at < size_bytes; at += 64u << 20) {
+      STICKY_CHECK(mapping.Populate(at, 64u << 20).ok());
+    }
+  }
   if (pages == "thp") ::madvise(bytes.data(), bytes.size(), MADV_HUGEPAGE);
   for (std::uint64_t at = 0; at < size_bytes; at += kPageBytes) bytes[at] = 1;
   std::fprintf(stderr, "%.2f GiB are in huge pages\n",

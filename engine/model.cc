@@ -18,8 +18,6 @@ namespace {
 constexpr std::size_t kActivationBytes = 16u << 20;
 constexpr int kBatchRowsMin = 2 * kRowBlock;
 constexpr int kBatchRowsMax = 16 * kRowBlock;
-// Chunks of at most this many tokens go row by row: it is what decoding is made of.
-constexpr std::size_t kSingleTokensMax = 8;
 // Logits of this many tokens are computed at once.
 constexpr int kLogitRows = 16;
 constexpr std::size_t kSequencesMax = 65'536;
@@ -99,7 +97,7 @@ std::vector<Batch> CutIntoBatches(std::span<const Chunk> chunks, int rows_max) {
   for (std::size_t index = 0; index < chunks.size(); ++index) {
     const int token_count = static_cast<int>(chunks[index].tokens.size());
     const RowPath path =
-        chunks[index].tokens.size() <= kSingleTokensMax ? RowPath::kSingle : RowPath::kBlocked;
+        chunks[index].tokens.size() <= kShortChunkMax ? RowPath::kSingle : RowPath::kBlocked;
     for (int done = 0; done < token_count;) {
       if (room == 0) {
         batches.emplace_back();

@@ -53,6 +53,10 @@ struct Chunk {
   std::size_t logits_from = 0;
 };
 
+// Chunks of at most this many tokens are computed another way, which is best for few rows: it may
+// differ in the last bits.
+inline constexpr std::size_t kShortChunkMax = 8;
+
 class Model {
  public:
   // Checks that every tensor the configuration needs is there with the right shape and dtype, and
@@ -77,7 +81,8 @@ class Model {
       std::function<Status(std::size_t chunk, std::size_t token, std::span<const float> logits)>;
 
   // Runs all chunks as one batch and hands out the logits that are wanted: every token once, those
-  // of one chunk in order. A row is the same whatever else is in the batch. Memory beside the KV
+  // of one chunk in order. A row is the same whatever else is in the batch, and
+  // however a sequence is cut into chunks longer than kShortChunkMax. Memory beside the KV
   // cache is bounded, however many chunks and tokens there are.
   // Errors: kInvalidArgument for an unknown sequence or token id, a sequence that stands twice, or
   //   past a sequence's capacity, with both numbers; kCorrupt when a logit is not finite, naming

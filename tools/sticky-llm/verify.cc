@@ -1,5 +1,6 @@
 #include "tools/sticky-llm/verify.h"
 
+#include <algorithm>
 #include <fstream>
 #include <set>
 
@@ -42,14 +43,55 @@ Result<LabelIds> EncodeLabels(const Session& session) {
   return ids;
 }
 
+// How many tokens all the prompts begin with, and leave more than their last token to each.
+std::size_t SharedLength(std::span<const Prompt> prompts) {
+  const std::vector<std::int32_t>& first = prompts[0].ids;
+  std::size_t length = first.size() - 1;
+  for (const Prompt& prompt : prompts) {
+    length = std::min(length, prompt.ids.size() - 1);
+    const auto differ = std::mismatch(
+        first.begin(), first.begin() + static_cast<std::ptrdiff_t>(length), prompt.ids.begin());
+    length = static_cast<std::size_t>(differ.first - first.begin());
+  }
+  return length;
+}
+
+// Gives each prompt its sequence. What all of them begin with is run once and copied; a row is the
+// same bits however a prompt is cut, as long as each part is long (engine::Model::Forward).
+// Returns how many tokens of each are run already.
+Result<std::size_t> StartSequences(Session& session, std::span<Prompt> prompts) {
+  engine::Model& model = session.model();
+  const std::size_t shared = SharedLength(prompts);
+  const auto is_long = [&](const Prompt& prompt) {
+    return prompt.ids.size() - shared > engine::kShortChunkMax;
+  };
+  const bool share = prompts.size() > 1 && shared > engine::kShortChunkMax &&
+                     std::all_of(prompts.begin(), prompts.end(), is_long);
+  if (!share) {
+    for (Prompt& prompt : prompts) {
+      STICKY_ASSIGN(prompt.sequence, model.AddSequence(static_cast<int>(prompt.ids.size())));
+    }
+    return std::size_t{0};
+  }
+  STICKY_ASSIGN(const engine::SequenceId common, model.AddSequence(static_cast<int>(shared)));
+  const engine::Chunk chunk{common, std::span(prompts[0].ids).first(shared), shared};
+  STICKY_TRY(model.Forward(std::span(&chunk, 1), [](auto, auto, auto) { return Status(Ok{}); }));
+  for (Prompt& prompt : prompts) {
+    STICKY_ASSIGN(prompt.sequence,
+                  model.ForkSequence(common, /*length=*/-1, static_cast<int>(prompt.ids.size())));
+  }
+  model.DropSequence(common);
+  return shared;
+}
+
 // Runs all prompts as one batch; the first token of each label is scored from their last logits.
 Status RunPrompts(Session& session, std::span<Prompt> prompts, const LabelIds& labels,
                   std::span<Verdict> verdicts) {
+  STICKY_ASSIGN(const std::size_t done, StartSequences(session, prompts));
   std::vector<engine::Chunk> chunks;
-  for (Prompt& prompt : prompts) {
-    STICKY_ASSIGN(prompt.sequence,
-                  session.model().AddSequence(static_cast<int>(prompt.ids.size())));
-    chunks.push_back({prompt.sequence, prompt.ids, prompt.ids.size() - 1});
+  for (const Prompt& prompt : prompts) {
+    const std::span<const std::int32_t> rest = std::span(prompt.ids).subspan(done);
+    chunks.push_back({prompt.sequence, rest, rest.size() - 1});
   }
   return session.model().Forward(
       chunks, [&](std::size_t chunk, std::size_t, std::span<const float> logits) -> Status {

@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "weights/byte_alphabet.h"
+#include "weights/split_pattern.h"
 
 namespace sticky::weights {
 namespace {
@@ -165,7 +166,9 @@ Result<std::optional<std::uint32_t>> ReadTokenId(const GgufFile& file, std::stri
 
 Status ReadSettings(const GgufFile& file, const PreTokenizer& pre, VocabularySource& source) {
   for (const std::string_view split : pre.splits) {
-    if (!split.empty()) source.splits.push_back({.pattern = std::string(split)});
+    if (split.empty()) continue;
+    STICKY_ASSIGN(std::string pattern, SplitPattern(split));
+    source.splits.push_back({std::move(pattern)});
   }
   source.normalize_nfc = pre.normalize_nfc;
   source.ignore_merges = pre.ignore_merges;

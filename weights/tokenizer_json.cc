@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "weights/byte_alphabet.h"
 #include "weights/json_text.h"
+#include "weights/split_pattern.h"
 #include "weights/vocabulary.h"
 
 namespace sticky::weights {
@@ -56,6 +57,13 @@ Status ReadNormalizer(const json& node, VocabularySource& source) {
   return Unsupported("normalizer '" + Escape(type) + "' is not supported; supported: NFC");
 }
 
+Status AddSplit(std::string_view oniguruma, VocabularySource& source) {
+  const Result<std::string> pattern = SplitPattern(oniguruma);
+  if (!pattern.ok()) return Unsupported(pattern.error().message);
+  source.splits.push_back({pattern.value()});
+  return Ok{};
+}
+
 Status ReadSplit(const json& node, VocabularySource& source) {
   const std::string behaviour = TextOf(node, "behavior");
   if (behaviour != "Isolated" || FlagOf(node, "invert", false)) {
@@ -64,13 +72,10 @@ Status ReadSplit(const json& node, VocabularySource& source) {
   }
   const json pattern = PartOf(node, "pattern");
   const std::string regex = TextOf(pattern, "Regex");
-  if (!regex.empty()) {
-    source.splits.push_back({regex});
-    return Ok{};
-  }
+  if (!regex.empty()) return AddSplit(regex, source);
   const std::string text = TextOf(pattern, "String");
   if (text.empty()) return Corrupt("a split has no pattern");
-  source.splits.push_back({"\\Q" + text + "\\E"});  // PCRE2's quotation of a literal
+  source.splits.push_back({LiteralPattern(text)});
   return Ok{};
 }
 
@@ -85,18 +90,15 @@ Status ReadPreTokenizer(const json& node, VocabularySource& source, bool& byte_l
   if (type == "Split") return ReadSplit(node, source);
   if (type == "Digits") {
     const bool individual = FlagOf(node, "individual_digits", false);
-    source.splits.push_back({individual ? R"(\p{N})" : R"(\p{N}+)"});
-    return Ok{};
+    return AddSplit(individual ? R"(\p{N})" : R"(\p{N}+)", source);
   }
   if (type == "Punctuation" && TextOf(node, "behavior") == "Isolated") {
-    source.splits.push_back({R"([\p{P}!-/:-@\[-`{-~])"});
-    return Ok{};
+    return AddSplit(R"([\p{P}!-/:-@\[-`{-~])", source);
   }
   if (type == "ByteLevel") {
     byte_level = true;
     source.add_prefix_space = FlagOf(node, "add_prefix_space", false);
-    if (FlagOf(node, "use_regex", true)) source.splits.push_back({std::string(kGpt2Pattern)});
-    return Ok{};
+    return FlagOf(node, "use_regex", true) ? AddSplit(kGpt2Pattern, source) : Ok{};
   }
   return Unsupported("pre-tokenizer '" + Escape(type) +
                      "' is not supported; supported: Sequence, Split, Digits, Punctuation "

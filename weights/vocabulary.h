@@ -32,7 +32,7 @@ struct VocabularySource {
   // One step of the pre-tokenizer, applied in order to the pieces of the step before: matches and
   // the gaps between them both are pieces.
   struct Split {
-    std::string pattern;  // PCRE2 syntax
+    std::string pattern;  // PCRE2 syntax, as SplitPattern writes it
   };
   std::vector<Token> tokens;  // by id
   std::vector<Merge> merges;

@@ -1,6 +1,8 @@
 #include "engine/tokenizer/pre_tokenizer.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -47,11 +49,13 @@ Result<Pattern> Compile(std::string_view text) {
   return pattern;
 }
 
-// Appends the matches of `pattern` in `text` and the gaps between them.
+// Appends the matches of `pattern` in `text` and the gaps between them. An empty match ends a gap,
+// but not where another match has just ended: so does the tokenizers library.
 Status SplitBy(const Pattern& pattern, std::string_view text,
                std::vector<std::string_view>& pieces) {
   std::size_t done = 0;
   std::size_t from = 0;
+  std::optional<std::size_t> matched_to;
   while (from < text.size()) {
     const int count = pcre2_match(pattern.code.get(), reinterpret_cast<PCRE2_SPTR>(text.data()),
                                   text.size(), from, 0, pattern.match.get(), nullptr);
@@ -60,13 +64,14 @@ Status SplitBy(const Pattern& pattern, std::string_view text,
       return Error{Code::kInvalidArgument, "split a text into words: " + Pcre2Message(count)};
     }
     const PCRE2_SIZE* const found = pcre2_get_ovector_pointer(pattern.match.get());
-    if (found[1] == found[0]) {  // an empty match splits nothing
-      from = found[1] + 1;
+    if (found[1] == found[0] && matched_to == found[1]) {
+      from += static_cast<std::size_t>(std::max(Utf8CharacterBytes(text.substr(from)), 1));
       continue;
     }
     if (found[0] > done) pieces.push_back(text.substr(done, found[0] - done));
-    pieces.push_back(text.substr(found[0], found[1] - found[0]));
+    if (found[1] > found[0]) pieces.push_back(text.substr(found[0], found[1] - found[0]));
     done = from = found[1];
+    matched_to = done;
   }
   if (done < text.size()) pieces.push_back(text.substr(done));
   return Ok{};

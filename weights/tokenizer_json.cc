@@ -19,6 +19,7 @@ using nlohmann::json;
 constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 constexpr std::uint32_t kTokenCountMax = 1u << 24;
+constexpr std::size_t kSplitCountMax = 64;
 
 Error Unsupported(const std::string& what) {
   return Error{Code::kInvalidArgument, "read tokenizer.json: " + what};
@@ -64,9 +65,11 @@ Status AddSplit(std::string_view oniguruma, VocabularySource& source) {
   return Ok{};
 }
 
+// Of a split, matches and gaps both become pieces; so `invert`, which changes the two, changes
+// nothing.
 Status ReadSplit(const json& node, VocabularySource& source) {
   const std::string behaviour = TextOf(node, "behavior");
-  if (behaviour != "Isolated" || FlagOf(node, "invert", false)) {
+  if (behaviour != "Isolated") {
     return Unsupported("split behaviour '" + Escape(behaviour) +
                        "' is not supported; supported: Isolated");
   }
@@ -79,6 +82,18 @@ Status ReadSplit(const json& node, VocabularySource& source) {
   return Ok{};
 }
 
+// ByteLevel writes every byte as a character of its own alphabet and puts its space before each
+// piece: what comes after it, and the space after other steps, would not mean what it does here.
+Status ReadByteLevel(const json& node, VocabularySource& source) {
+  source.add_prefix_space = FlagOf(node, "add_prefix_space", false);
+  if (source.add_prefix_space && !source.splits.empty()) {
+    return Unsupported(
+        "ByteLevel with add_prefix_space after another pre-tokenizer is not "
+        "supported");
+  }
+  return FlagOf(node, "use_regex", true) ? AddSplit(kGpt2Pattern, source) : Ok{};
+}
+
 Status ReadPreTokenizer(const json& node, VocabularySource& source, bool& byte_level) {
   const std::string type = TextOf(node, "type");
   if (type == "Sequence") {
@@ -86,6 +101,12 @@ Status ReadPreTokenizer(const json& node, VocabularySource& source, bool& byte_l
       STICKY_TRY(ReadPreTokenizer(step, source, byte_level));
     }
     return Ok{};
+  }
+  if (byte_level) {
+    return Unsupported("pre-tokenizer '" + Escape(type) + "' after ByteLevel is not supported");
+  }
+  if (source.splits.size() >= kSplitCountMax) {
+    return Unsupported(Format("more than %zu pre-tokenizers are not supported", kSplitCountMax));
   }
   if (type == "Split") return ReadSplit(node, source);
   if (type == "Digits") {
@@ -97,54 +118,77 @@ Status ReadPreTokenizer(const json& node, VocabularySource& source, bool& byte_l
   }
   if (type == "ByteLevel") {
     byte_level = true;
-    source.add_prefix_space = FlagOf(node, "add_prefix_space", false);
-    return FlagOf(node, "use_regex", true) ? AddSplit(kGpt2Pattern, source) : Ok{};
+    return ReadByteLevel(node, source);
   }
   return Unsupported("pre-tokenizer '" + Escape(type) +
                      "' is not supported; supported: Sequence, Split, Digits, Punctuation "
                      "(isolated), ByteLevel");
 }
 
-Result<Ids> ReadTokens(const json& root, const json& model, VocabularySource& source) {
-  Ids ids;
-  const json vocab = PartOf(model, "vocab");
-  const json added = PartOf(root, "added_tokens");
-  if (!vocab.is_object() || vocab.empty()) return Corrupt("model.vocab is missing");
-  std::uint64_t count = 0;
-  const auto id_of = [](const json& value) {
-    const std::uint64_t none = kTokenCountMax;
-    return value.is_number_unsigned() ? std::min(value.get<std::uint64_t>(), none) : none;
-  };
-  for (const auto& [text, id] : vocab.items()) count = std::max(count, id_of(id) + 1);
-  for (const json& token : added) count = std::max(count, id_of(PartOf(token, "id")) + 1);
-  if (count > kTokenCountMax) return Corrupt("a token's id is missing or out of range");
-  source.tokens.resize(count);
-  std::vector<bool> seen(count, false);
-  for (const json& token : added) {
-    const std::uint64_t id = id_of(PartOf(token, "id"));
-    source.tokens[id].bytes = TextOf(token, "content");
-    source.tokens[id].added = true;
-    source.tokens[id].special = FlagOf(token, "special", false);
-    if (source.tokens[id].bytes.empty()) return Corrupt("an added token has no content");
+// kTokenCountMax for what is no id.
+std::uint32_t IdOf(const json& value) {
+  if (!value.is_number_unsigned()) return kTokenCountMax;
+  return static_cast<std::uint32_t>(
+      std::min<std::uint64_t>(value.get<std::uint64_t>(), kTokenCountMax));
+}
+
+// Numbers that contradict each other are refused: the tokenizers library would give out others.
+Error TwoIds(const std::string& text, std::uint32_t a, std::uint32_t b) {
+  return Corrupt(Format("token '%s' has two ids, %u and %u", Escape(text).c_str(), a, b));
+}
+Error TwoTokens(std::uint32_t id, const std::string& a, const std::string& b) {
+  return Corrupt(Format("token id %u stands twice, for '%s' and '%s'", id, Escape(a).c_str(),
+                        Escape(b).c_str()));
+}
+
+Status ReadAddedTokens(const json& added, VocabularySource& source, Ids& ids) {
+  for (const json& entry : added) {
+    const std::uint32_t id = IdOf(PartOf(entry, "id"));
+    const std::string content = TextOf(entry, "content");
+    if (content.empty()) return Corrupt("an added token has no content");
     for (const char* const strip : {"lstrip", "rstrip", "single_word"}) {
-      if (!FlagOf(token, strip, false)) continue;
-      return Unsupported(Format("added token '%s' with %s is not supported",
-                                Escape(source.tokens[id].bytes).c_str(), strip));
+      if (!FlagOf(entry, strip, false)) continue;
+      return Unsupported(
+          Format("added token '%s' with %s is not supported", Escape(content).c_str(), strip));
     }
-    ids[source.tokens[id].bytes] = static_cast<std::uint32_t>(id);
-    seen[id] = true;
+    VocabularySource::Token& token = source.tokens[id];
+    if (token.added && token.bytes != content) return TwoTokens(id, token.bytes, content);
+    const auto [place, is_new] = ids.emplace(content, id);
+    if (!is_new && place->second != id) return TwoIds(content, place->second, id);
+    token = {content, FlagOf(entry, "special", false), /*added=*/true};
   }
+  return Ok{};
+}
+
+Status ReadVocabulary(const json& vocab, VocabularySource& source, Ids& ids) {
+  std::vector<bool> seen(source.tokens.size(), false);
   for (const auto& [text, value] : vocab.items()) {
-    const std::uint64_t id = id_of(value);
-    if (source.tokens[id].added) continue;
-    if (seen[id])
-      return Corrupt(Format("token id %llu stands twice", static_cast<unsigned long long>(id)));
+    const std::uint32_t id = IdOf(value);
+    VocabularySource::Token& token = source.tokens[id];
+    if (token.added && token.bytes != text) return TwoTokens(id, token.bytes, text);
+    if (seen[id]) return TwoTokens(id, token.bytes, text);
     seen[id] = true;
-    ids[text] = static_cast<std::uint32_t>(id);
-    if (!DecodeByteAlphabet(text, source.tokens[id].bytes)) {
+    const auto [place, is_new] = ids.emplace(text, id);
+    if (!is_new && place->second != id) return TwoIds(text, place->second, id);
+    if (!token.added && !DecodeByteAlphabet(text, token.bytes)) {
       return Unsupported("token '" + Escape(text) + "' is not in the byte-level alphabet");
     }
   }
+  return Ok{};
+}
+
+Result<Ids> ReadTokens(const json& root, const json& model, VocabularySource& source) {
+  const json vocab = PartOf(model, "vocab");
+  const json added = PartOf(root, "added_tokens");
+  if (!vocab.is_object() || vocab.empty()) return Corrupt("model.vocab is missing");
+  std::uint32_t count = 0;
+  for (const auto& [text, id] : vocab.items()) count = std::max(count, IdOf(id) + 1);
+  for (const json& token : added) count = std::max(count, IdOf(PartOf(token, "id")) + 1);
+  if (count > kTokenCountMax) return Corrupt("a token's id is missing or out of range");
+  source.tokens.resize(count);
+  Ids ids;
+  STICKY_TRY(ReadAddedTokens(added, source, ids));
+  STICKY_TRY(ReadVocabulary(vocab, source, ids));
   return ids;
 }
 
@@ -201,8 +245,13 @@ Status ReadPostProcessor(const json& node, const Ids& ids, VocabularySource& sou
     const std::string text = TextOf(PartOf(step, "SpecialToken"), "id");
     const auto found = ids.find(text);
     if (found == ids.end()) return Corrupt("the template names token '" + Escape(text) + "'");
+    bool& added = before_text ? source.add_bos : source.add_eos;
+    if (added)
+      return Unsupported(
+          "a template with two tokens before a text, or after it, is not "
+          "supported");
+    added = true;
     (before_text ? source.bos : source.eos) = found->second;
-    (before_text ? source.add_bos : source.add_eos) = true;
   }
   return Ok{};
 }
@@ -215,6 +264,21 @@ std::optional<std::uint32_t> NamedToken(const json& config, const char* key, con
   return found == ids.end() ? std::nullopt : std::optional(found->second);
 }
 
+Status CheckModel(const json& model) {
+  const std::string type = TextOf(model, "type");
+  if (type != "BPE" || FlagOf(model, "byte_fallback", false)) {
+    return Unsupported("model '" + Escape(type) + (type == "BPE" ? "' with byte fallback" : "'") +
+                       " is not supported; supported: byte-level BPE");
+  }
+  for (const char* const affix : {"continuing_subword_prefix", "end_of_word_suffix"}) {
+    if (TextOf(model, affix).empty()) continue;
+    return Unsupported(std::string("a BPE model with ") + affix + " is not supported");
+  }
+  const json dropout = PartOf(model, "dropout");
+  if (dropout.is_null() || dropout == 0) return Ok{};
+  return Unsupported("a BPE model with dropout is not supported: its merges are random");
+}
+
 }  // namespace
 
 Result<VocabularySource> ParseTokenizerJson(std::string_view tokenizer_json,
@@ -225,11 +289,7 @@ Result<VocabularySource> ParseTokenizerJson(std::string_view tokenizer_json,
     STICKY_ASSIGN(config, ParseJson(tokenizer_config_json, "tokenizer_config.json"));
   }
   const json model = PartOf(root, "model");
-  const std::string type = TextOf(model, "type");
-  if (type != "BPE" || FlagOf(model, "byte_fallback", false)) {
-    return Unsupported("model '" + Escape(type) + (type == "BPE" ? "' with byte fallback" : "'") +
-                       " is not supported; supported: byte-level BPE");
-  }
+  STICKY_TRY(CheckModel(model));
   VocabularySource source;
   bool byte_level = false;
   STICKY_TRY(ReadNormalizer(PartOf(root, "normalizer"), source));

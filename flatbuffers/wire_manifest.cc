@@ -307,10 +307,7 @@ Result<Manifest> DecodeManifest(std::span<const std::uint8_t> bytes) {
   out.template_digest = view.template_digest();
   out.epoch = view.epoch();
   out.daemon_nonce = view.daemon_nonce();
-  const auto* notes = fb::GetSizePrefixedManifest(bytes.data())->notes();
-  for (std::uint32_t i = 0; notes != nullptr && i < notes->size(); ++i) {
-    out.notes.emplace_back(View(notes->Get(i)));
-  }
+  for (std::uint32_t i = 0; i < view.note_count(); ++i) out.notes.emplace_back(view.note(i));
   return out;
 }
 
@@ -362,6 +359,15 @@ std::optional<AssetRef> ManifestView::FindAsset(std::string_view name) const {
   const fb::Asset* asset = Find(Root(root_).assets(), name);
   if (asset == nullptr) return std::nullopt;
   return ToRef(*asset);
+}
+
+std::uint32_t ManifestView::note_count() const {
+  const auto* notes = Root(root_).notes();
+  return notes == nullptr ? 0 : notes->size();
+}
+std::string_view ManifestView::note(std::uint32_t index) const {
+  STICKY_CHECK(index < note_count());
+  return View(Root(root_).notes()->Get(index));
 }
 
 }  // namespace sticky::wire

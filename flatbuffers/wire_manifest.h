@@ -110,6 +110,10 @@ class ManifestView {
   AssetRef asset(std::uint32_t index) const;
   std::optional<AssetRef> FindAsset(std::string_view name) const;
 
+  // What the loader wants people to know. Untrusted text.
+  std::uint32_t note_count() const;
+  std::string_view note(std::uint32_t index) const;
+
  private:
   explicit ManifestView(const void* root) : root_(root) {}
   const void* root_;  // the generated table

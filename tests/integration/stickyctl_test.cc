@@ -99,6 +99,19 @@ TEST_F(Stickyctl, PeopleReadTables) {
   EXPECT_THAT(Run({"evict", "smol", "--wait"}).out, HasSubstr("state 'smol' is gone"));
 }
 
+TEST_F(Stickyctl, ShowTellsWhatTheLoaderNoted) {
+  const std::string model = (GoldenDir() / "models" / "llama-mha-tied").string();
+  ASSERT_EQ(Run({"load", WriteTemplate("noted", model), "--wait"}).code, 0);
+  ASSERT_EQ(Run({"load", MakeTemplate("plain"), "--wait"}).code, 0);
+
+  const Json notes = Ask({"show", "noted"})["notes"];
+  ASSERT_EQ(notes.size(), 1U) << notes;
+  EXPECT_THAT(notes[0].get<std::string>(), HasSubstr("no tokenizer.json"));
+  EXPECT_THAT(Run({"show", "noted"}).out, HasSubstr("\nnote: the model has no tokenizer.json"));
+  EXPECT_EQ(Ask({"show", "plain"})["notes"], Json::array());
+  EXPECT_THAT(Run({"show", "plain"}).out, Not(HasSubstr("note:")));
+}
+
 TEST_F(Stickyctl, EveryGoldenModelOfTheLlamaFamilyLoads) {
   int count = 0;
   for (const auto& entry : std::filesystem::directory_iterator(GoldenDir() / "models")) {

@@ -20,10 +20,11 @@ Outcome<Reply> AskDaemon(const Request& request, wire::Body body) {
 
 struct Shown {
   wire::StateInfo state;
-  std::optional<wire::SealedView> manifest;  // once there is one
+  std::optional<wire::SealedView> bytes;       // of the manifest
+  std::optional<wire::ManifestView> manifest;  // once there is one
 };
 
-Outcome<Shown> AskForState(const Request& request, bool with_manifest) {
+Outcome<Shown> AskForState(const Request& request) {
   const std::string& name = request.options.operands()[0];
   if (const Status named = wire::CheckStateName(name); !named.ok()) {
     return Failed{Stage::kUsage, named.error()};
@@ -37,11 +38,12 @@ Outcome<Shown> AskForState(const Request& request, bool with_manifest) {
   }
   Shown shown;
   shown.state = std::move(reply->state);
-  if (with_manifest && !received.fds.empty()) {
-    STICKY_STEP(shown.manifest,
-                client::During(Stage::kTalk, wire::SealedView::Map(received.fds[0].get(),
-                                                                   wire::kManifestBytesMax)));
-  }
+  if (received.fds.empty()) return shown;
+  STICKY_STEP(shown.bytes,
+              client::During(Stage::kTalk, wire::SealedView::Map(received.fds[0].get(),
+                                                                 wire::kManifestBytesMax)));
+  STICKY_STEP(shown.manifest,
+              client::During(Stage::kTalk, wire::ManifestView::Open(shown.bytes->bytes())));
   return shown;
 }
 
@@ -57,19 +59,18 @@ int Ls(const Request& request, Console& console) {
 }
 
 int Show(const Request& request, Console& console) {
-  const bool with_tensors = request.options.Has("tensors");
-  Outcome<Shown> outcome = AskForState(request, with_tensors);
+  Outcome<Shown> outcome = AskForState(request);
   if (!outcome.ok()) return console.Fail(outcome.failed());
   const Shown& shown = outcome.value();
   Json document = Document();
   document["state"] = StateJson(shown.state);
+  document["notes"] = shown.manifest ? NotesJson(*shown.manifest) : Json(nullptr);
   std::string text = StateText(shown.state);
-  if (with_tensors && shown.manifest) {
-    const Result<wire::ManifestView> manifest = wire::ManifestView::Open(shown.manifest->bytes());
-    if (!manifest.ok()) return console.Fail({Stage::kTalk, manifest.error()});
-    AddManifest(manifest.value(), document);
-    if (!console.json()) text += "\n" + ManifestText(manifest.value());
-  } else if (with_tensors) {
+  if (shown.manifest) text += NotesText(*shown.manifest);
+  if (request.options.Has("tensors") && shown.manifest) {
+    AddManifest(*shown.manifest, document);
+    if (!console.json()) text += "\n" + ManifestText(*shown.manifest);
+  } else if (request.options.Has("tensors")) {
     document["tensors"] = nullptr;
     document["assets"] = nullptr;
     text +=

@@ -63,7 +63,8 @@ const std::array kCommands = {
     Command{"show",
             "show NAME [--tensors]",
             "everything about one state",
-            "--tensors adds its tensors and assets.\n",
+            "With what its loader noted: which of two heads was taken, why there is no\n"
+            "tokenizer. --tensors adds its tensors and assets.\n",
             {kShowOptions, 1, "NAME"},
             Show},
     Command{"status",

@@ -83,6 +83,12 @@ Json StatusJson(const wire::StatusReply& status) {
   return json;
 }
 
+Json NotesJson(const wire::ManifestView& manifest) {
+  Json notes = Json::array();
+  for (std::uint32_t i = 0; i < manifest.note_count(); ++i) notes.push_back(manifest.note(i));
+  return notes;
+}
+
 void AddManifest(const wire::ManifestView& manifest, Json& document) {
   Json tensors = Json::array();
   for (std::uint32_t i = 0; i < manifest.tensor_count(); ++i) {

@@ -30,6 +30,8 @@ Json StateJson(const wire::StateInfo& state);
 Json StatesJson(const std::vector<wire::StateInfo>& states);
 Json LeasesJson(const std::vector<wire::LeaseInfo>& leases);
 Json StatusJson(const wire::StatusReply& status);
+// What the loader wants people to know.
+Json NotesJson(const wire::ManifestView& manifest);
 // Adds "tensors" and "assets" to `document`.
 void AddManifest(const wire::ManifestView& manifest, Json& document);
 Json ErrorJson(const client::Failed& failed);

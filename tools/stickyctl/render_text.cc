@@ -158,6 +158,14 @@ std::string StatusText(const wire::StatusReply& status) {
        {"device", Printable(status.device) + ", dtype auto means " + Name(status.best_dtype)}});
 }
 
+std::string NotesText(const wire::ManifestView& manifest) {
+  std::string text;
+  for (std::uint32_t i = 0; i < manifest.note_count(); ++i) {
+    text += "note: " + Printable(manifest.note(i)) + "\n";
+  }
+  return text;
+}
+
 std::string ManifestText(const wire::ManifestView& manifest) {
   std::vector<Row> rows;
   for (std::uint32_t i = 0; i < manifest.tensor_count(); ++i) {

@@ -31,6 +31,8 @@ std::string StatesText(const std::vector<wire::StateInfo>& states);
 std::string StateText(const wire::StateInfo& state);
 std::string LeasesText(const std::vector<wire::LeaseInfo>& leases);
 std::string StatusText(const wire::StatusReply& status);
+// A line for each note of the loader; nothing when there is none.
+std::string NotesText(const wire::ManifestView& manifest);
 std::string ManifestText(const wire::ManifestView& manifest);
 
 }  // namespace sticky::stickyctl

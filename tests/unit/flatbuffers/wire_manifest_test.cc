@@ -108,6 +108,17 @@ TEST(WireManifest, FindsEveryTensorAndAssetAndNothingElse) {
   EXPECT_FALSE(view.FindAsset("a.weight").has_value());
 }
 
+TEST(WireManifest, NotesAreReadInPlaceInTheirOrder) {
+  Manifest manifest = Sample();
+  manifest.notes = {"second thoughts", "first"};
+  const std::vector<std::uint8_t> bytes = EncodeManifest(manifest);
+  const ManifestView view = ManifestView::Open(bytes).value();
+
+  ASSERT_EQ(view.note_count(), 2u);
+  EXPECT_EQ(view.note(0), "second thoughts");
+  EXPECT_EQ(view.note(1), "first");
+}
+
 TEST(WireManifest, AnEmptyStateOpens) {
   Manifest manifest;
   manifest.state = "a";
@@ -118,6 +129,7 @@ TEST(WireManifest, AnEmptyStateOpens) {
 
   EXPECT_EQ(view.tensor_count(), 0u);
   EXPECT_EQ(view.asset_count(), 0u);
+  EXPECT_EQ(view.note_count(), 0u);
   EXPECT_FALSE(view.FindTensor("a").has_value());
   EXPECT_FALSE(view.content_digest().has_value());
 }

@@ -144,11 +144,18 @@ TEST(Render, TextOfOthersIsHarmless) {
   state.device = evil;
   state.failure = wire::Failure{Code::kInternal, evil, 0};
   wire::StatusReply status;
+  wire::Manifest manifest;
+  manifest.state = "smol";
+  manifest.arena_bytes = {4096};
+  manifest.notes = {evil};
+  const std::vector<std::uint8_t> bytes = wire::EncodeManifest(manifest);
+  const wire::ManifestView view = wire::ManifestView::Open(bytes).value();
   status.cgroup = status.socket_path = status.version = status.device = evil;
 
   for (const std::string& text :
        {LeasesText({lease}), StatesText({state}), StateText(state), StatusText(status),
-        Dump(LeasesJson({lease})), Dump(StateJson(state)), Dump(StatusJson(status)),
+        NotesText(view), Dump(NotesJson(view)), Dump(LeasesJson({lease})), Dump(StateJson(state)),
+        Dump(StatusJson(status)),
         Dump(ErrorJson({Stage::kAnswer, Error{Code::kInternal, evil}}))}) {
     for (const char c : text) {
       const auto byte = static_cast<unsigned char>(c);

@@ -141,6 +141,19 @@ Status CheckNotes(const fb::Manifest& manifest) {
   return Ok{};
 }
 
+Status CheckSources(const fb::Manifest& manifest) {
+  const auto* sources = manifest.sources();
+  if (sources == nullptr) return Ok{};
+  if (sources->size() > kFileCountMax) return Corrupt("more sources than the maximum");
+  for (std::uint32_t i = 0; i < sources->size(); ++i) {
+    const std::string_view name = View(sources->Get(i)->name());
+    if (name.empty() || name.size() > kFileNameBytesMax) {
+      return Corrupt("a source with an empty or overlong name");
+    }
+  }
+  return Ok{};
+}
+
 // Only the part that no layout may change, so that a newer manifest is refused by its number and
 // not as damaged.
 class ManifestHeader : private ::flatbuffers::Table {
@@ -168,7 +181,7 @@ Result<const fb::Manifest*> CheckManifest(std::span<const std::uint8_t> bytes) {
                manifest.layout_version(), kManifestLayoutVersion));
   }
   ::flatbuffers::Verifier::Options options;
-  options.max_tables = kTensorCountMax + kAssetCountMax + 1;
+  options.max_tables = kTensorCountMax + kAssetCountMax + kFileCountMax + 1;
   ::flatbuffers::Verifier whole(bytes.data(), bytes.size(), options);
   if (!fb::VerifySizePrefixedManifestBuffer(whole)) return Corrupt("its tables do not verify");
 
@@ -181,6 +194,7 @@ Result<const fb::Manifest*> CheckManifest(std::span<const std::uint8_t> bytes) {
   STICKY_TRY(CheckEntries(manifest, "tensor", manifest.tensors(), kTensorCountMax));
   STICKY_TRY(CheckEntries(manifest, "asset", manifest.assets(), kAssetCountMax));
   STICKY_TRY(CheckNotes(manifest));
+  STICKY_TRY(CheckSources(manifest));
   return &manifest;
 }
 
@@ -230,6 +244,11 @@ Offset<fb::Asset> Pack(Builder& builder, const ManifestAsset& asset) {
   return fb::CreateAsset(builder, name, asset.arena, asset.offset, asset.size_bytes);
 }
 
+Offset<fb::Source> Pack(Builder& builder, const ManifestSource& source) {
+  const auto name = builder.CreateString(source.name);
+  return fb::CreateSource(builder, name, source.size_bytes, source.modified_ns);
+}
+
 template <typename Table, typename Value>
 Offset<::flatbuffers::Vector<Offset<Table>>> PackSorted(Builder& builder,
                                                         const std::vector<Value>& values) {
@@ -264,6 +283,11 @@ std::vector<std::uint8_t> EncodeManifest(const Manifest& manifest) {
   const auto content_digest = PackDigest(builder, manifest.content_digest);
   const auto template_digest = PackDigest(builder, manifest.template_digest);
   const auto notes = builder.CreateVectorOfStrings(manifest.notes);
+  std::vector<Offset<fb::Source>> packed_sources;
+  for (const ManifestSource& source : manifest.sources) {
+    packed_sources.push_back(Pack(builder, source));
+  }
+  const auto sources = builder.CreateVector(packed_sources);
 
   fb::ManifestBuilder table(builder);
   table.add_layout_version(kManifestLayoutVersion);
@@ -277,6 +301,7 @@ std::vector<std::uint8_t> EncodeManifest(const Manifest& manifest) {
   table.add_epoch(manifest.epoch);
   table.add_daemon_nonce(manifest.daemon_nonce);
   table.add_notes(notes);
+  table.add_sources(sources);
   fb::FinishSizePrefixedManifestBuffer(builder, table.Finish());
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
@@ -308,6 +333,10 @@ Result<Manifest> DecodeManifest(std::span<const std::uint8_t> bytes) {
   out.epoch = view.epoch();
   out.daemon_nonce = view.daemon_nonce();
   for (std::uint32_t i = 0; i < view.note_count(); ++i) out.notes.emplace_back(view.note(i));
+  for (std::uint32_t i = 0; i < view.source_count(); ++i) {
+    const SourceRef ref = view.source(i);
+    out.sources.push_back({std::string(ref.name), ref.size_bytes, ref.modified_ns});
+  }
   return out;
 }
 
@@ -368,6 +397,16 @@ std::uint32_t ManifestView::note_count() const {
 std::string_view ManifestView::note(std::uint32_t index) const {
   STICKY_CHECK(index < note_count());
   return View(Root(root_).notes()->Get(index));
+}
+
+std::uint32_t ManifestView::source_count() const {
+  const auto* sources = Root(root_).sources();
+  return sources == nullptr ? 0 : sources->size();
+}
+SourceRef ManifestView::source(std::uint32_t index) const {
+  STICKY_CHECK(index < source_count());
+  const fb::Source& source = *Root(root_).sources()->Get(index);
+  return {View(source.name()), source.size_bytes(), source.modified_ns()};
 }
 
 }  // namespace sticky::wire

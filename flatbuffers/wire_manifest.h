@@ -47,6 +47,13 @@ struct ManifestAsset {
   std::uint64_t size_bytes = 0;
   bool operator==(const ManifestAsset&) const = default;
 };
+// A file that the state was built from, as the loader saw it.
+struct ManifestSource {
+  std::string name;  // within the model
+  std::uint64_t size_bytes = 0;
+  std::int64_t modified_ns = 0;  // since the epoch
+  bool operator==(const ManifestSource&) const = default;
+};
 // A manifest as a value, for the few places that make one. Tensors may alias one another (tied).
 struct Manifest {
   std::string state;
@@ -59,6 +66,7 @@ struct Manifest {
   std::uint64_t epoch = 0;
   std::uint64_t daemon_nonce = 0;
   std::vector<std::string> notes;
+  std::vector<ManifestSource> sources;
   bool operator==(const Manifest&) const = default;
 };
 
@@ -83,6 +91,12 @@ struct AssetRef {
   std::uint32_t arena;
   std::uint64_t offset;
   std::uint64_t size_bytes;
+};
+
+struct SourceRef {
+  std::string_view name;
+  std::uint64_t size_bytes;
+  std::int64_t modified_ns;
 };
 
 // Reads a manifest in place; does not own the bytes, which must outlive it.
@@ -113,6 +127,9 @@ class ManifestView {
   // What the loader wants people to know. Untrusted text.
   std::uint32_t note_count() const;
   std::string_view note(std::uint32_t index) const;
+
+  std::uint32_t source_count() const;  // 0 when an older loader wrote it
+  SourceRef source(std::uint32_t index) const;
 
  private:
   explicit ManifestView(const void* root) : root_(root) {}

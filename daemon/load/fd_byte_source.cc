@@ -11,7 +11,7 @@ namespace sticky::load {
 namespace {
 
 struct Identity {
-  std::int64_t size_bytes, changed_ns;
+  std::int64_t size_bytes, modified_ns;
 };
 
 // Negative when the descriptor cannot be asked: then nothing compares equal later.
@@ -28,7 +28,7 @@ FdByteSource::FdByteSource(UniqueFd fd, std::string name)
     : fd_(std::move(fd)), name_(std::move(name)) {
   const Identity identity = IdentityOf(fd_.get());
   size_bytes_ = identity.size_bytes;
-  changed_ns_ = identity.changed_ns;
+  modified_ns_ = identity.modified_ns;
   ::posix_fadvise(fd_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);  // only a hint: it may fail
 }
 
@@ -52,7 +52,7 @@ Status FdByteSource::ReadAt(std::uint64_t offset, std::span<std::uint8_t> out) c
 
 Status FdByteSource::CheckUnchanged() const {
   const Identity now = IdentityOf(fd_.get());
-  if (now.size_bytes == size_bytes_ && now.changed_ns == changed_ns_ && size_bytes_ >= 0) {
+  if (now.size_bytes == size_bytes_ && now.modified_ns == modified_ns_ && size_bytes_ >= 0) {
     return Ok{};
   }
   return Error{Code::kCorrupt, Format("read '%s': it changed while it was loaded (%lld bytes, "

@@ -29,12 +29,13 @@ class FdByteSource : public weights::ByteSource {
   Status ReadAt(std::uint64_t offset, std::span<std::uint8_t> out) const override;
   Status CheckUnchanged() const override;
   int fd() const { return fd_.get(); }
+  std::int64_t modified_ns() const { return modified_ns_; }
 
  private:
   UniqueFd fd_;
   std::string name_;  // for messages
   std::int64_t size_bytes_ = 0;
-  std::int64_t changed_ns_ = 0;  // since the epoch
+  std::int64_t modified_ns_ = 0;  // since the epoch
 };
 
 struct FillOptions {

@@ -110,12 +110,16 @@ Result<Job> ReceiveJob() {
   return job;
 }
 
-wire::Manifest DraftOf(const std::string& state, const weights::LoadPlan& plan) {
+wire::Manifest DraftOf(const Job& job, const weights::LoadPlan& plan) {
   wire::Manifest draft;
-  draft.state = state;
+  draft.state = job.request.state;
   draft.device = "host";
   draft.arena_bytes = {plan.arena_bytes};
   draft.notes = plan.notes;
+  for (std::size_t i = 0; i < job.files.size(); ++i) {
+    draft.sources.push_back(
+        {job.files[i].name, job.files[i].size_bytes, job.sources[i]->modified_ns()});
+  }
   for (const weights::PlannedTensor& tensor : plan.tensors) {
     draft.tensors.push_back(
         {tensor.name, tensor.dtype, tensor.shape, 0, tensor.offset, tensor.size_bytes});
@@ -188,7 +192,7 @@ Status Load() {
   options.best_matrix_dtype = BestMatrixDtype();
   STICKY_ASSIGN(const weights::LoadPlan plan, weights::PlanLoad(job.files, options));
   {
-    const std::vector<std::uint8_t> draft = wire::EncodeManifest(DraftOf(job.request.state, plan));
+    const std::vector<std::uint8_t> draft = wire::EncodeManifest(DraftOf(job, plan));
     STICKY_ASSIGN(const UniqueFd fd, device::SealedCopy("plan:" + job.request.state, draft));
     STICKY_TRY(Say(wire::PlanReply{plan.arena_bytes}, fd.get()));
   }

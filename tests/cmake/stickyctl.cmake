@@ -1,11 +1,12 @@
 sticky_test(stickyctl_test LABEL unit
-  SOURCES unit/stickyctl/daemon_client_test.cc unit/stickyctl/options_test.cc unit/stickyctl/progress_test.cc
-          unit/stickyctl/render_test.cc
+  SOURCES unit/stickyctl/daemon_client_test.cc
+          unit/stickyctl/options_test.cc unit/stickyctl/progress_test.cc
+          unit/stickyctl/render_test.cc unit/stickyctl/staleness_test.cc
   DEPS sticky::stickyctl_parts sticky::device Threads::Threads)
 
 # With the real programs.
 sticky_test(stickyctl_commands_test LABEL integration SOURCES integration/stickyctl_test.cc
-  DEPS sticky::test_daemon nlohmann_json::nlohmann_json util)
+  DEPS sticky::test_daemon sticky::device nlohmann_json::nlohmann_json util)
 sticky_test(stickyctl_exit_codes_test LABEL integration
   SOURCES integration/stickyctl_exit_codes_test.cc
   DEPS sticky::test_daemon)

@@ -2,6 +2,7 @@
 // it.
 
 #include <array>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <string>
@@ -13,6 +14,7 @@
 #include <pty.h>
 
 #include "base/text.h"
+#include "device/host_arena.h"
 #include "tests/testing/ctl_run.h"
 #include "tests/testing/data_dir.h"
 
@@ -110,6 +112,50 @@ TEST_F(Stickyctl, ShowTellsWhatTheLoaderNoted) {
   EXPECT_THAT(Run({"show", "noted"}).out, HasSubstr("\nnote: the model has no tokenizer.json"));
   EXPECT_EQ(Ask({"show", "plain"})["notes"], Json::array());
   EXPECT_THAT(Run({"show", "plain"}).out, Not(HasSubstr("note:")));
+}
+
+// W21: a state is a copy. Its files may change without harm to whoever has it, and it is told that
+// they did.
+TEST_F(Stickyctl, AStateWhoseFilesChangedIsStaleAndStaysWhatItWas) {
+  const std::string file = daemon_.folder() / "smol.safetensors";
+  const std::string path = MakeTemplate("smol");
+  ASSERT_EQ(Run({"load", path, "--wait"}).code, 0);
+  EXPECT_EQ(Ask({"show", "smol"})["state"]["stale"], false);
+  EXPECT_EQ(Ask({"ls", "--check-sources"})["states"][0]["stale"], false);
+  EXPECT_FALSE(Ask({"ls"})["states"][0].contains("stale")) << "ls by itself opens no file";
+  WireClient client = daemon_.Client();
+  const wire::Received lent = client.Ask(wire::AttachRequest{"smol", {}, 0, false}).value();
+  const device::Mapping arena = device::Mapping::ReadOnly(lent.fds.at(1).get(), 1 << 20).value();
+  const std::string digest = Ask({"show", "smol"})["state"]["content_digest"];
+
+  std::filesystem::resize_file(file, 100);
+
+  EXPECT_EQ(arena.bytes()[3], 4);
+  EXPECT_EQ(arena.bytes()[(1 << 20) - 1], 0) << "pages past the file's new end are there";
+  const Json shown = Ask({"show", "smol"})["state"];
+  EXPECT_EQ(shown["stale"], true);
+  EXPECT_THAT(shown["stale_reason"].get<std::string>(),
+              HasSubstr("'smol.safetensors' has 100 bytes, had"));
+  EXPECT_EQ(shown["content_digest"], digest);
+  EXPECT_EQ(Ask({"ls", "--check-sources"})["states"][0]["stale"], true);
+  EXPECT_THAT(Run({"show", "smol"}).out, HasSubstr("\nstale: yes: 'smol.safetensors' has 100"));
+  EXPECT_EQ(Run({"run", "--state", "smol", "--", "true"}).code, 0);
+  std::filesystem::remove(file);
+  EXPECT_EQ(Ask({"show", "smol"})["state"]["stale"], true);
+  EXPECT_EQ(arena.bytes()[3], 4);
+}
+
+// Of the same size, at another time: what `make` would see.
+TEST_F(Stickyctl, AStateWhoseFileWasWrittenToIsStale) {
+  const std::string path = MakeTemplate("smol");
+  ASSERT_EQ(Run({"load", path, "--wait"}).code, 0);
+
+  const std::filesystem::path file = daemon_.folder() / "smol.safetensors";
+  std::filesystem::last_write_time(
+      file, std::filesystem::last_write_time(file) + std::chrono::seconds(1));
+
+  EXPECT_THAT(Run({"show", "smol"}).out, HasSubstr("'smol.safetensors' was written to"));
+  EXPECT_THAT(Run({"ls", "--check-sources"}).out, HasSubstr("  yes    "));
 }
 
 TEST_F(Stickyctl, EveryGoldenModelOfTheLlamaFamilyLoads) {

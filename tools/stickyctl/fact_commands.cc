@@ -24,12 +24,7 @@ struct Shown {
   std::optional<wire::ManifestView> manifest;  // once there is one
 };
 
-Outcome<Shown> AskForState(const Request& request) {
-  const std::string& name = request.options.operands()[0];
-  if (const Status named = wire::CheckStateName(name); !named.ok()) {
-    return Failed{Stage::kUsage, named.error()};
-  }
-  STICKY_STEP(DaemonClient daemon, DaemonClient::Connect(request.socket));
+Outcome<Shown> AskForState(DaemonClient& daemon, const std::string& name) {
   STICKY_STEP(wire::Received received, daemon.Ask(wire::ShowRequest{name}));
   auto* const reply = std::get_if<wire::ShowReply>(&received.message.body);
   if (reply == nullptr) {
@@ -47,26 +42,65 @@ Outcome<Shown> AskForState(const Request& request) {
   return shown;
 }
 
+Outcome<Shown> ShowOn(const Request& request) {
+  const std::string& name = request.options.operands()[0];
+  if (const Status named = wire::CheckStateName(name); !named.ok()) {
+    return Failed{Stage::kUsage, named.error()};
+  }
+  STICKY_STEP(DaemonClient daemon, DaemonClient::Connect(request.socket));
+  return AskForState(daemon, name);
+}
+
+Staleness StalenessOf(const Shown& shown) {
+  return shown.manifest ? CheckSources(*shown.manifest, shown.state.source) : Staleness{};
+}
+
+struct Listed {
+  std::vector<wire::StateInfo> states;
+  std::vector<Staleness> staleness;  // of each, when it was asked for
+};
+
+Outcome<Listed> ListOn(const Request& request) {
+  STICKY_STEP(DaemonClient daemon, DaemonClient::Connect(request.socket));
+  STICKY_STEP(wire::ListReply reply, daemon.AskFor<wire::ListReply>(wire::ListRequest{}));
+  Listed listed{std::move(reply.states), {}};
+  if (!request.options.Has("check-sources")) return listed;
+  for (const wire::StateInfo& state : listed.states) {
+    Outcome<Shown> shown = AskForState(daemon, state.name);
+    // One that has gone meanwhile, or has been replaced under its name, is not the one listed.
+    const bool same = shown.ok() && shown.value().state.epoch == state.epoch;
+    if (!shown.ok() && shown.failed().stage != Stage::kAnswer) return shown.failed();
+    listed.staleness.push_back(same ? StalenessOf(shown.value()) : Staleness{});
+  }
+  return listed;
+}
+
 }  // namespace
 
 int Ls(const Request& request, Console& console) {
-  Outcome<wire::ListReply> reply = AskDaemon<wire::ListReply>(request, wire::ListRequest{});
-  if (!reply.ok()) return console.Fail(reply.failed());
+  Outcome<Listed> outcome = ListOn(request);
+  if (!outcome.ok()) return console.Fail(outcome.failed());
+  const Listed& listed = outcome.value();
   Json document = Document();
-  document["states"] = StatesJson(reply.value().states);
-  console.Print(document, StatesText(reply.value().states));
+  document["states"] = StatesJson(listed.states);
+  for (std::size_t i = 0; i < listed.staleness.size(); ++i) {
+    AddStaleness(listed.staleness[i], document["states"][i]);
+  }
+  console.Print(document, StatesText(listed.states, listed.staleness));
   return kExitOk;
 }
 
 int Show(const Request& request, Console& console) {
-  Outcome<Shown> outcome = AskForState(request);
+  Outcome<Shown> outcome = ShowOn(request);
   if (!outcome.ok()) return console.Fail(outcome.failed());
   const Shown& shown = outcome.value();
+  const Staleness staleness = StalenessOf(shown);
   Json document = Document();
   document["state"] = StateJson(shown.state);
+  AddStaleness(staleness, document["state"]);
   document["notes"] = shown.manifest ? NotesJson(*shown.manifest) : Json(nullptr);
   std::string text = StateText(shown.state);
-  if (shown.manifest) text += NotesText(*shown.manifest);
+  if (shown.manifest) text += StalenessText(staleness) + NotesText(*shown.manifest);
   if (request.options.Has("tensors") && shown.manifest) {
     AddManifest(*shown.manifest, document);
     if (!console.json()) text += "\n" + ManifestText(*shown.manifest);

@@ -23,12 +23,14 @@ constexpr OptionSpec kHelp{"help", ValueKind::kNone};
 constexpr OptionSpec kVersion{"version", ValueKind::kNone};
 constexpr OptionSpec kWait{"wait", ValueKind::kOptional};
 constexpr OptionSpec kTensors{"tensors", ValueKind::kNone};
+constexpr OptionSpec kCheckSources{"check-sources", ValueKind::kNone};
 constexpr OptionSpec kState{"state", ValueKind::kRequired};
 constexpr OptionSpec kTemplate{"template", ValueKind::kRequired};
 
 constexpr std::array kTopOptions = {kJson, kSocket, kHelp, kVersion};
 constexpr std::array kPlainOptions = {kJson, kSocket, kHelp};
 constexpr std::array kWaitOptions = {kJson, kSocket, kHelp, kWait};
+constexpr std::array kListOptions = {kJson, kSocket, kHelp, kCheckSources};
 constexpr std::array kShowOptions = {kJson, kSocket, kHelp, kTensors};
 constexpr std::array kRunOptions = {kJson, kSocket, kHelp, kWait, kState, kTemplate};
 
@@ -54,17 +56,20 @@ const std::array kCommands = {
             {kWaitOptions, 1, "TEMPLATE"},
             Load},
     Command{"ls",
-            "ls",
+            "ls [--check-sources]",
             "list the states of this node",
             "Phases: planning, filling, ready, draining (evicted, still leased), closing (no\n"
-            "lease, but still mapped by somebody), failed (kept a while to say why).\n",
-            {kPlainOptions, 0, ""},
+            "lease, but still mapped by somebody), failed (kept a while to say why).\n"
+            "--check-sources also looks whether the files that each was loaded from have changed\n"
+            "since, which takes as long as their file systems take.\n",
+            {kListOptions, 0, ""},
             Ls},
     Command{"show",
             "show NAME [--tensors]",
             "everything about one state",
-            "With what its loader noted: which of two heads was taken, why there is no\n"
-            "tokenizer. --tensors adds its tensors and assets.\n",
+            "Also whether the files that it was loaded from have changed since (stale: the state\n"
+            "is a copy and stays what it was), and what its loader noted: which of two heads was\n"
+            "taken, why there is no tokenizer. --tensors adds its tensors and assets.\n",
             {kShowOptions, 1, "NAME"},
             Show},
     Command{"status",

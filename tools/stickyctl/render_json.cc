@@ -83,6 +83,12 @@ Json StatusJson(const wire::StatusReply& status) {
   return json;
 }
 
+void AddStaleness(const Staleness& staleness, Json& state) {
+  const bool known = staleness.verdict != Staleness::Verdict::kUnknown;
+  state["stale"] = known ? Json(staleness.verdict == Staleness::Verdict::kStale) : Json(nullptr);
+  state["stale_reason"] = staleness.reason.empty() ? Json(nullptr) : Json(staleness.reason);
+}
+
 Json NotesJson(const wire::ManifestView& manifest) {
   Json notes = Json::array();
   for (std::uint32_t i = 0; i < manifest.note_count(); ++i) notes.push_back(manifest.note(i));

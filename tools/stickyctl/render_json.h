@@ -16,6 +16,7 @@
 #include "flatbuffers/wire_codec.h"
 #include "flatbuffers/wire_manifest.h"
 #include "tools/client/outcome.h"
+#include "tools/stickyctl/staleness.h"
 
 namespace sticky::stickyctl {
 
@@ -30,6 +31,8 @@ Json StateJson(const wire::StateInfo& state);
 Json StatesJson(const std::vector<wire::StateInfo>& states);
 Json LeasesJson(const std::vector<wire::LeaseInfo>& leases);
 Json StatusJson(const wire::StatusReply& status);
+// Adds "stale" (null: unknown) and "stale_reason" to a state.
+void AddStaleness(const Staleness& staleness, Json& state);
 // What the loader wants people to know.
 Json NotesJson(const wire::ManifestView& manifest);
 // Adds "tensors" and "assets" to `document`.

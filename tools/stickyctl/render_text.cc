@@ -90,15 +90,34 @@ std::string Fields(const std::vector<std::pair<std::string, std::string>>& field
   return out;
 }
 
-std::string StatesText(const std::vector<wire::StateInfo>& states) {
+std::string StatesText(const std::vector<wire::StateInfo>& states,
+                       std::span<const Staleness> staleness) {
   if (states.empty()) return "no states; `stickyctl load TEMPLATE` builds one\n";
+  Row headings = {"NAME", "PHASE", ">SIZE", ">TENSORS", ">LEASES", "KEPT", "AGE", "SOURCE"};
   std::vector<Row> rows;
   for (const wire::StateInfo& state : states) {
     rows.push_back({Printable(state.name), PhaseText(state), ByteCount(state.arena_bytes),
                     Number(state.tensor_count), Number(state.lease_count), KeptBy(state),
                     Duration(state.age_ms), Printable(state.source)});
   }
-  return Table({"NAME", "PHASE", ">SIZE", ">TENSORS", ">LEASES", "KEPT", "AGE", "SOURCE"}, rows);
+  if (!staleness.empty()) headings.insert(headings.end() - 1, "STALE");
+  for (std::size_t i = 0; i < std::min(rows.size(), staleness.size()); ++i) {
+    rows[i].insert(rows[i].end() - 1, Name(staleness[i].verdict));
+  }
+  return Table(headings, rows);
+}
+
+std::string StalenessText(const Staleness& staleness) {
+  const std::string reason = Printable(staleness.reason);
+  switch (staleness.verdict) {
+    case Staleness::Verdict::kFresh:
+      return "stale: no: its files are as they were loaded\n";
+    case Staleness::Verdict::kStale:
+      return "stale: yes: " + reason + "; to have it as it is now: evict and load\n";
+    case Staleness::Verdict::kUnknown:
+      break;
+  }
+  return "stale: unknown" + (reason.empty() ? "" : ": " + reason) + "\n";
 }
 
 std::string StateText(const wire::StateInfo& state) {

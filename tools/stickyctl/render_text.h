@@ -6,6 +6,7 @@
 #define STICKY_TOOLS_STICKYCTL_RENDER_TEXT_H_
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include "flatbuffers/wire_codec.h"
 #include "flatbuffers/wire_manifest.h"
+#include "tools/stickyctl/staleness.h"
 
 namespace sticky::stickyctl {
 
@@ -27,8 +29,11 @@ std::string Table(const std::vector<std::string>& headings,
 // "key:  value" lines with the values below one another.
 std::string Fields(const std::vector<std::pair<std::string, std::string>>& fields);
 
-std::string StatesText(const std::vector<wire::StateInfo>& states);
+// `staleness`: of each state, for a column of its own; empty: none was asked for.
+std::string StatesText(const std::vector<wire::StateInfo>& states,
+                       std::span<const Staleness> staleness = {});
 std::string StateText(const wire::StateInfo& state);
+std::string StalenessText(const Staleness& staleness);
 std::string LeasesText(const std::vector<wire::LeaseInfo>& leases);
 std::string StatusText(const wire::StatusReply& status);
 // A line for each note of the loader; nothing when there is none.

@@ -55,6 +55,7 @@ Result<OpenFile> OpenRegular(const std::string& path, std::string name, bool is_
                      (S_ISDIR(status.st_mode) ? "a directory" : "not a regular file")};
   }
   file.size_bytes = static_cast<std::uint64_t>(status.st_size);
+  file.modified_ns = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
   return file;
 }
 

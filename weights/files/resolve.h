@@ -22,6 +22,7 @@ struct OpenFile {
   std::string name;         // plain file name within the model
   bool is_weights = false;  // else a small file: config.json, tokenizer.json, ...
   std::uint64_t size_bytes = 0;
+  std::int64_t modified_ns = 0;  // mtime, since the epoch
   UniqueFd fd;  // a regular file, open for reading, close-on-exec
 };
 

@@ -36,6 +36,7 @@ Manifest Sample() {
   manifest.epoch = 4;
   manifest.daemon_nonce = 99;
   manifest.notes = {"lm_head equals the embedding"};
+  manifest.sources = {{"model.safetensors", 12345, 1'700'000'000'123'456'789}, {"config.json"}};
   return manifest;
 }
 
@@ -117,6 +118,29 @@ TEST(WireManifest, NotesAreReadInPlaceInTheirOrder) {
   ASSERT_EQ(view.note_count(), 2u);
   EXPECT_EQ(view.note(0), "second thoughts");
   EXPECT_EQ(view.note(1), "first");
+}
+
+TEST(WireManifest, SourcesAreReadInPlaceInTheirOrder) {
+  const std::vector<std::uint8_t> bytes = EncodeManifest(Sample());
+  const ManifestView view = ManifestView::Open(bytes).value();
+
+  ASSERT_EQ(view.source_count(), 2u);
+  EXPECT_EQ(view.source(0).name, "model.safetensors");
+  EXPECT_EQ(view.source(0).size_bytes, 12345u);
+  EXPECT_EQ(view.source(0).modified_ns, 1'700'000'000'123'456'789);
+  EXPECT_EQ(view.source(1).name, "config.json");
+}
+
+TEST(WireManifest, SourcesPastTheirBoundsAreCorrupt) {
+  Manifest manifest = Sample();
+  manifest.sources.resize(kFileCountMax, {"shard", 1, 1});
+  EXPECT_EQ(WhyRefused(manifest), "");
+  manifest.sources.push_back({"shard", 1, 1});
+  EXPECT_THAT(WhyRefused(manifest), HasSubstr("more sources"));
+  manifest.sources = {{"", 1, 1}};
+  EXPECT_THAT(WhyRefused(manifest), HasSubstr("overlong name"));
+  manifest.sources = {{std::string(kFileNameBytesMax + 1, 'x'), 1, 1}};
+  EXPECT_THAT(WhyRefused(manifest), HasSubstr("overlong name"));
 }
 
 TEST(WireManifest, AnEmptyStateOpens) {

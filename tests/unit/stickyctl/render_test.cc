@@ -74,6 +74,18 @@ TEST(RenderJson, KeysOfLeasesAndStatusAreStable) {
                   "state_count", "lease_count", "connection_count", "connection_count_max"));
 }
 
+TEST(RenderJson, StalenessIsABooleanOrUnknown) {
+  using Verdict = Staleness::Verdict;
+  const auto json = [](Verdict verdict, const char* reason) {
+    Json state = Json::object();
+    AddStaleness({verdict, reason}, state);
+    return Dump(state);
+  };
+  EXPECT_EQ(json(Verdict::kFresh, ""), R"({"stale":false,"stale_reason":null})");
+  EXPECT_EQ(json(Verdict::kStale, "x"), R"({"stale":true,"stale_reason":"x"})");
+  EXPECT_EQ(json(Verdict::kUnknown, "y"), R"({"stale":null,"stale_reason":"y"})");
+}
+
 // docs/stickyctl.md has a row for each object, with its keys.
 TEST(RenderJson, EveryKeyIsDocumented) {
   std::ifstream file(STICKY_SOURCE_DIR "/docs/stickyctl.md");
@@ -83,10 +95,11 @@ TEST(RenderJson, EveryKeyIsDocumented) {
     if (line.starts_with("| ")) rows[line.substr(2, line.find(' ', 2) - 2)] = line;
   }
 
+  Json state = StateJson(SampleState());
+  AddStaleness({}, state);
+
   const std::vector<std::pair<std::string, Json>> objects = {
-      {"state", StateJson(SampleState())},
-      {"lease", LeasesJson({SampleLease()})[0]},
-      {"daemon", StatusJson({})}};
+      {"state", state}, {"lease", LeasesJson({SampleLease()})[0]}, {"daemon", StatusJson({})}};
   for (const auto& [object, json] : objects) {
     for (const std::string& key : Keys(json)) {
       EXPECT_THAT(rows[object], HasSubstr("`" + key + "`")) << object;
@@ -154,6 +167,7 @@ TEST(Render, TextOfOthersIsHarmless) {
 
   for (const std::string& text :
        {LeasesText({lease}), StatesText({state}), StateText(state), StatusText(status),
+        StalenessText({Staleness::Verdict::kStale, evil}), StalenessText({{}, evil}),
         NotesText(view), Dump(NotesJson(view)), Dump(LeasesJson({lease})), Dump(StateJson(state)),
         Dump(StatusJson(status)),
         Dump(ErrorJson({Stage::kAnswer, Error{Code::kInternal, evil}}))}) {
@@ -190,6 +204,17 @@ TEST(RenderText, AStateInATableTellsItsSizeUseAndAge) {
             "NAME  PHASE            SIZE  TENSORS  LEASES  KEPT    AGE    SOURCE\n"
             "smol  ready        3.00 GiB      273       2  -       1 min  /models/smol.gguf\n"
             "big   filling 33%  3.00 GiB      273       2  1 held  1 min  /models/smol.gguf\n");
+}
+
+TEST(RenderText, StatesHaveAColumnForStalenessWhenItWasAskedFor) {
+  using Verdict = Staleness::Verdict;
+  const Staleness staleness[] = {{Verdict::kFresh, ""}, {Verdict::kStale, "x"}};
+
+  const std::string text = StatesText({SampleState(), SampleState()}, staleness);
+
+  EXPECT_THAT(text, HasSubstr("AGE    STALE  SOURCE\n"));
+  EXPECT_THAT(text, HasSubstr("1 min  no     /models/smol.gguf\n"));
+  EXPECT_THAT(text, HasSubstr("1 min  yes    /models/smol.gguf\n"));
 }
 
 TEST(RenderText, DurationsAreReadable) {

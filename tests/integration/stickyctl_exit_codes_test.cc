@@ -97,6 +97,31 @@ TEST_F(StickyctlExitCodes, NoInput66) {
   EXPECT_THAT(Run({"run", "--state", "none", "--", "true"}), EndsWithCode(66, "stickyctl load"));
 }
 
+// What was being done to what, the value, and what to do next.
+TEST_F(StickyctlExitCodes, ALoadThatCannotBeginSaysWhatItReadAndWhatToDo) {
+  Start();
+  const std::string none = folder_ / "nope.yaml";
+  const std::string misspelt = WriteTemplate("name: a\nsource: {path: x}\nnmae: b\n");
+  const std::string binary = WriteTemplate(std::string("GGUF\x03\0\0\0\xa8\x01", 10));
+  const std::string gone = WriteTemplate("name: a\nsource: {path: gone.gguf}\n");
+
+  EXPECT_EQ(Run({"load", none}).err,
+            "stickyctl: load a template: read '" + none +
+                "': No such file or directory; give the path of a YAML file with `name` and "
+                "`source.path`\n");
+  EXPECT_EQ(
+      Run({"load", misspelt}).err,
+      "stickyctl: load a template: " + misspelt +
+          ":3:1: unknown key 'nmae'; did you mean 'name'?; docs/templates.md has every key\n");
+  EXPECT_EQ(Run({"hold", folder_.path()}).err,
+            "stickyctl: load a template: read '" + folder_.path() +
+                "': not a file; docs/templates.md has every key\n");
+  EXPECT_THAT(Run({"load", binary}), EndsWithCode(65, "load a template: " + binary + ":1:"));
+  EXPECT_EQ(Run({"load", gone}).err, "stickyctl: load 'a': open '" + (folder_ / "gone.gguf") +
+                                         "': No such file or directory; source.path of '" + gone +
+                                         "' is '" + (folder_ / "gone.gguf") + "'\n");
+}
+
 TEST_F(StickyctlExitCodes, NoDaemon69) {
   const std::string path = MakeTemplate("good");
   for (const std::vector<std::string>& words :

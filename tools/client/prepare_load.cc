@@ -21,15 +21,40 @@ Digest TemplateDigest(std::string_view canonical) {
   return digest;
 }
 
+namespace {
+
+Failed NoTemplate(const Error& why) {
+  Error error = why;
+  error.message =
+      "load a template: " + why.message +
+      (why.code == Code::kNotFound ? "; give the path of a YAML file with `name` and `source.path`"
+       : why.code == Code::kPermissionDenied ? "; it is read with your own rights"
+                                             : "; docs/templates.md has every key");
+  return Failed{Stage::kTemplate, error};
+}
+
+Failed NoModel(const config::Template& made, const std::string& template_path, const Error& why) {
+  Error error = why;
+  error.message = "load '" + made.name + "': " + why.message + "; source.path of '" +
+                  Escape(template_path) + "' is '" + Escape(made.source_path) + "'";
+  return Failed{Stage::kModel, error};
+}
+
+}  // namespace
+
 Outcome<PreparedLoad> PrepareLoad(const std::string& template_path) {
   PreparedLoad load;
-  STICKY_STEP(load.made, During(Stage::kTemplate, config::LoadTemplate(template_path)));
+  Result<config::Template> made = config::LoadTemplate(template_path);
+  if (!made.ok()) return NoTemplate(made.error());
+  load.made = std::move(made).value();
   if (const Status named = wire::CheckStateName(load.made.name); !named.ok()) {
     return Failed{Stage::kTemplate,
                   Error{Code::kInvalidArgument,
                         "read '" + Escape(template_path) + "': " + named.error().message}};
   }
-  STICKY_STEP(load.files, During(Stage::kModel, weights::ResolveModel(load.made.source_path)));
+  Result<std::vector<weights::OpenFile>> files = weights::ResolveModel(load.made.source_path);
+  if (!files.ok()) return NoModel(load.made, template_path, files.error());
+  load.files = std::move(files).value();
   if (load.files.size() > wire::kFileCountMax) {
     return Failed{Stage::kModel,
                   Error{Code::kInvalidArgument,

@@ -5,7 +5,8 @@ sticky_test(stickyctl_test LABEL unit
   DEPS sticky::stickyctl_parts sticky::device Threads::Threads)
 
 # With the real programs.
-sticky_test(stickyctl_commands_test LABEL integration SOURCES integration/stickyctl_test.cc
+sticky_test(stickyctl_commands_test LABEL integration
+  SOURCES integration/stickyctl_test.cc integration/stickyctl_load_test.cc
   DEPS sticky::test_daemon sticky::device nlohmann_json::nlohmann_json util)
 sticky_test(stickyctl_exit_codes_test LABEL integration
   SOURCES integration/stickyctl_exit_codes_test.cc

@@ -1,7 +1,6 @@
 // stickyctl against the real stickyd and sticky-loader: every command, as people and as scripts see
 // it.
 
-#include <array>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -11,7 +10,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-#include <pty.h>
 
 #include "base/text.h"
 #include "device/host_arena.h"
@@ -316,40 +314,6 @@ TEST_F(Stickyctl, CommandsWithTerminalEscapesAreHarmless) {
 }
 
 // --- what stands on which output ----------------------------------------------------------------
-
-TEST_F(Stickyctl, ALogGetsPlainLinesOfProgressAndStandardOutputTheFactsAlone) {
-  const CtlResult result = Run({"load", MakeTemplate("smol", 8 << 20), "--wait", "--json"});
-
-  ASSERT_EQ(result.code, 0);
-  EXPECT_THAT(result.err, HasSubstr("load 'smol': "));
-  EXPECT_THAT(result.err, Not(HasSubstr("\r")));
-  EXPECT_THAT(result.err, Not(HasSubstr("\x1b")));
-  EXPECT_EQ(std::count(result.out.begin(), result.out.end(), '\n'), 1);
-  EXPECT_TRUE(Json::accept(result.out));
-}
-
-TEST_F(Stickyctl, ATerminalGetsABar) {
-  int leader = -1;
-  int follower = -1;
-  ASSERT_EQ(::openpty(&leader, &follower, nullptr, nullptr, nullptr), 0);
-  const UniqueFd leader_end(leader);
-  UniqueFd follower_end(follower);
-  ::setenv("TERM", "xterm", 1);
-  CtlRun load(Words({"load", MakeTemplate("smol", 8 << 20), "--wait"}),
-              [follower] { ::dup2(follower, STDERR_FILENO); });
-  const CtlResult result = load.Wait();
-  follower_end.Reset();
-  std::string shown;
-  std::array<char, 4096> part{};
-  for (ssize_t count = 0; (count = ::read(leader, part.data(), part.size())) > 0;) {
-    shown.append(part.data(), static_cast<std::size_t>(count));
-  }
-
-  EXPECT_EQ(result.code, 0) << shown;
-  EXPECT_THAT(shown, HasSubstr("\rsmol ["));
-  EXPECT_THAT(shown, ::testing::EndsWith("\r\x1b[K"));
-  EXPECT_THAT(result.out, HasSubstr("state 'smol' is ready"));
-}
 
 TEST_F(Stickyctl, EveryCommandPrintsOneJsonDocumentWithADaemonAndWithoutOne) {
   const std::string path = MakeTemplate("smol");

@@ -3,10 +3,12 @@
 //
 // W01 (LFS pointer, web page), W02 (truncated), W08, W09, W11, W12, W14, W15, W22, W24, W26, W27.
 
+#include "tests/testing/expected_cases.h"
+
 #include <cctype>
 #include <filesystem>
 #include <map>
-#include <sstream>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,55 +20,14 @@
 namespace sticky::weights {
 namespace {
 
+using sticky::testing::Case;
 using sticky::testing::CasesDir;
 using sticky::testing::IsOk;
 using sticky::testing::MemoryModel;
+using sticky::testing::ReadCases;
+using sticky::testing::Words;
+using sticky::testing::WordsOfRefusal;
 using ::testing::HasSubstr;
-
-struct Case {
-  std::string file;  // within fixtures/
-  std::string verdict;
-};
-
-void PrintTo(const Case& one, std::ostream* out) { *out << one.file; }
-
-std::vector<Case> ReadCases() {
-  std::vector<Case> cases;
-  std::istringstream lines(sticky::testing::ReadFile(CasesDir() / "expected.tsv"));
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t tab = line.find('\t');
-    if (tab != std::string::npos) cases.push_back({line.substr(0, tab), line.substr(tab + 1)});
-  }
-  return cases;
-}
-
-std::string LowerCase(std::string text) {
-  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  return text;
-}
-
-// Words and numbers, in lower case, without punctuation.
-std::vector<std::string> Words(const std::string& text) {
-  std::vector<std::string> words;
-  std::string word;
-  for (const char c : LowerCase(text) + " ") {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_') {
-      word += c;
-    } else if (!word.empty()) {
-      words.push_back(std::exchange(word, ""));
-    }
-  }
-  return words;
-}
-
-// What a message must say for a verdict; none: the file is good.
-std::vector<std::string> WordsOfRefusal(const std::string& verdict) {
-  const std::size_t colon = verdict.find(':');
-  const std::string kind = verdict.substr(0, colon);
-  if (kind == "ok") return {};
-  if (kind.starts_with("part ")) return Words(kind);  // to be resolved as a set, once that is read
-  return Words(verdict.substr(colon + 1));
-}
 
 class ExpectedCases : public ::testing::TestWithParam<Case> {};
 

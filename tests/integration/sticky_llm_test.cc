@@ -191,6 +191,29 @@ TEST_F(StickyLlm, APromptLongerThanTheContextIsRefusedWithBothNumbers) {
       << ran.output.substr(0, 400);
 }
 
+// T13: the model loads and goes on writing; only a conversation has no form to be written in.
+TEST_F(StickyLlm, AnUnknownChatTemplateIsAnErrorForChatsAlone) {
+  const TempFolder folder;
+  const std::filesystem::path model = folder / "model";
+  std::filesystem::copy(GoldenDir() / "models" / "llama-gqa-tied", model);
+  json config = json::parse(sticky::testing::ReadFile(model / "tokenizer_config.json"));
+  config["chat_template"] = "{% for m in messages %}<<{{ m.content }}>>{% endfor %}";
+  std::filesystem::remove(model / "tokenizer_config.json");
+  WriteText(model / "tokenizer_config.json", config.dump());
+  WriteText(folder / "t.yaml", "name: odd\nsource:\n  path: " + model.string() + "\n");
+
+  const Ran loaded = Run({"stickyctl", "load", folder / "t.yaml", "--wait"});
+  const Ran plain =
+      Run({"sticky-llm", "generate", "--state", "odd", "--prompt", "hello", "-n", "1"});
+  const Ran chat = Run({"sticky-llm", "generate", "--state", "odd", "--chat", "--prompt", "hello"});
+
+  EXPECT_EQ(loaded.code, 0) << loaded.output;
+  EXPECT_EQ(plain.code, 0) << plain.output;
+  EXPECT_EQ(chat.code, 65) << chat.output;
+  EXPECT_NE(chat.output.find("known: "), std::string::npos) << chat.output;
+  EXPECT_EQ(Run({"stickyctl", "evict", "odd", "--wait"}).code, 0);
+}
+
 // Each cause of a failed start has its own code, and none becomes a private load in silence.
 TEST_F(StickyLlm, EveryCauseOfAFailedAttachHasItsOwnExitCode) {
   EXPECT_EQ(Run({"sticky-llm", "generate", "--state", "nosuch", "--prompt", "x"}).code, 66);

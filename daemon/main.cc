@@ -55,40 +55,47 @@ Result<Log::Level> ParseLevel(const std::string& text) {
                "read --log-level '" + Escape(text) + "': want error, warning, info or debug"};
 }
 
-Result<Options> ParseOptions(int argc, char** argv) {
-  static const option kOptions[] = {{"socket", required_argument, nullptr, 's'},
-                                    {"config", required_argument, nullptr, 'c'},
-                                    {"memory", required_argument, nullptr, 'm'},
-                                    {"log-level", required_argument, nullptr, 'l'},
-                                    {"version", no_argument, nullptr, 'v'},
-                                    {"help", no_argument, nullptr, 'h'},
-                                    {nullptr, 0, nullptr, 0}};
-  Options options;
-  for (int found; (found = ::getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
-    switch (found) {
-      case 's':
-        options.socket = optarg;
-        break;
-      case 'c':
-        options.config = optarg;
-        break;
-      case 'm': {
-        STICKY_ASSIGN(options.memory_bytes, ParseByteCount(optarg));
-        break;
-      }
-      case 'l': {
-        STICKY_ASSIGN(options.log_level, ParseLevel(optarg));
-        break;
-      }
-      case 'v':
-        options.version = true;
-        break;
-      case 'h':
-        options.help = true;
-        break;
-      default:
-        return Error{Code::kInvalidArgument, "read options: see stickyd --help"};
+constexpr option kOptions[] = {{"socket", required_argument, nullptr, 's'},
+                               {"config", required_argument, nullptr, 'c'},
+                               {"memory", required_argument, nullptr, 'm'},
+                               {"log-level", required_argument, nullptr, 'l'},
+                               {"version", no_argument, nullptr, 'v'},
+                               {"help", no_argument, nullptr, 'h'},
+                               {nullptr, 0, nullptr, 0}};
+
+// One option as getopt_long found it; `value` is null where kOptions says that it has none.
+Status SetOption(Options& options, int found, const char* value) {
+  switch (found) {
+    case 's':
+      options.socket = value;
+      return Ok{};
+    case 'c':
+      options.config = value;
+      return Ok{};
+    case 'm': {
+      STICKY_ASSIGN(options.memory_bytes, ParseByteCount(value));
+      return Ok{};
     }
+    case 'l': {
+      STICKY_ASSIGN(options.log_level, ParseLevel(value));
+      return Ok{};
+    }
+    case 'v':
+      options.version = true;
+      return Ok{};
+    case 'h':
+      options.help = true;
+      return Ok{};
+    default:
+      return Error{Code::kInvalidArgument, "read options: see stickyd --help"};
+  }
+}
+
+Result<Options> ParseOptions(int argc, char** argv) {
+  Options options;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): there is no second thread yet.
+  for (int found; (found = ::getopt_long(argc, argv, "", kOptions, nullptr)) != -1;) {
+    STICKY_TRY(SetOption(options, found, optarg));
   }
   if (optind < argc) {
     return Error{Code::kInvalidArgument,
@@ -140,7 +147,7 @@ std::string ConfigPath(const Options& options) {
     own = std::string(home) + "/.config";
   }
   for (const std::string& folder : {own, std::string("/etc")}) {
-    const std::string path = folder + "/stickyinvoc/stickyinvoc.yaml";
+    std::string path = folder + "/stickyinvoc/stickyinvoc.yaml";
     if (!folder.empty() && ::access(path.c_str(), F_OK) == 0) return path;
   }
   return {};

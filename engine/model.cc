@@ -94,23 +94,45 @@ void LayOut(Batch& batch) {
 std::vector<Batch> CutIntoBatches(std::span<const Chunk> chunks, int rows_max) {
   std::vector<Batch> batches;
   int room = 0;
+  const auto add = [&](Piece piece, int tokens_left) {
+    if (room == 0) {
+      batches.emplace_back();
+      room = rows_max;
+    }
+    piece.token_count = std::min(room, tokens_left);
+    room -= piece.token_count;
+    batches.back().pieces.push_back(piece);
+    return piece.token_count;
+  };
   for (std::size_t index = 0; index < chunks.size(); ++index) {
     const int token_count = static_cast<int>(chunks[index].tokens.size());
     const RowPath path =
         chunks[index].tokens.size() <= kShortChunkMax ? RowPath::kSingle : RowPath::kBlocked;
     for (int done = 0; done < token_count;) {
-      if (room == 0) {
-        batches.emplace_back();
-        room = rows_max;
-      }
-      const int count = std::min(room, token_count - done);
-      batches.back().pieces.push_back({index, done, count, path, 0});
-      done += count;
-      room -= count;
+      done += add({.chunk = index, .token_begin = done, .path = path}, token_count - done);
     }
   }
   for (Batch& batch : batches) LayOut(batch);
   return batches;
+}
+
+// A token whose logits are wanted, and where the batch has it.
+struct WantedLogits {
+  std::size_t chunk = 0;
+  std::size_t token = 0;
+  int row = 0;
+};
+
+std::vector<WantedLogits> WantedOf(const Batch& batch, std::span<const Chunk> chunks) {
+  std::vector<WantedLogits> wanted;
+  for (const Piece& piece : batch.pieces) {
+    for (int i = 0; i < piece.token_count; ++i) {
+      const std::size_t token = Size(piece.token_begin + i);
+      if (token < chunks[piece.chunk].logits_from) continue;
+      wanted.push_back({piece.chunk, token, piece.row_begin + i});
+    }
+  }
+  return wanted;
 }
 
 }  // namespace
@@ -142,8 +164,7 @@ struct Model::Impl {
   Status Multiply(const Batch& batch, const float* x, const Linear& linear, float* y,
                   Inputs inputs);
   Status HandOut(const Batch& batch, std::span<const Chunk> chunks, const OnLogits& on_logits);
-  Status HandOutRows(std::span<const std::pair<std::size_t, std::size_t>> tokens,
-                     const OnLogits& on_logits);
+  Status HandOutRows(std::span<const WantedLogits> tokens, const OnLogits& on_logits);
   float* Cache(const Sequence& sequence, int layer, bool of_values) const {
     const std::size_t part = Size(sequence.capacity) * Size(kv_dim());
     return sequence.cache.get() + (2 * Size(layer) + (of_values ? 1 : 0)) * part;
@@ -388,30 +409,23 @@ Status Model::Impl::Attend(int index, const Batch& batch, std::span<const Chunk>
 
 Status Model::Impl::HandOut(const Batch& batch, std::span<const Chunk> chunks,
                             const OnLogits& on_logits) {
-  std::vector<std::pair<std::size_t, std::size_t>> tokens;  // chunk, token
-  const auto flush = [&]() -> Status {
-    if (tokens.empty()) return Ok{};
-    const Status done = HandOutRows(tokens, on_logits);
-    tokens.clear();
-    return done;
-  };
-  for (const Piece& piece : batch.pieces) {
-    for (int i = 0; i < piece.token_count; ++i) {
-      const std::size_t token = Size(piece.token_begin + i);
-      if (token < chunks[piece.chunk].logits_from) continue;
-      STICKY_TRY(ops->Copy(logit_rows.get() + tokens.size() * Size(config.hidden_size),
-                           residual.get() + Size(piece.row_begin + i) * Size(config.hidden_size),
-                           Size(config.hidden_size)));
-      tokens.emplace_back(piece.chunk, token);
-      if (tokens.size() == Size(kLogitRows)) STICKY_TRY(flush());
-    }
+  const std::vector<WantedLogits> wanted = WantedOf(batch, chunks);
+  for (std::span<const WantedLogits> left = wanted; !left.empty();) {
+    const std::size_t count = std::min(left.size(), Size(kLogitRows));
+    STICKY_TRY(HandOutRows(left.first(count), on_logits));
+    left = left.subspan(count);
   }
-  return flush();
+  return Ok{};
 }
 
-Status Model::Impl::HandOutRows(std::span<const std::pair<std::size_t, std::size_t>> tokens,
-                                const OnLogits& on_logits) {
+// At most kLogitRows of them.
+Status Model::Impl::HandOutRows(std::span<const WantedLogits> tokens, const OnLogits& on_logits) {
   const int row_count = static_cast<int>(tokens.size());
+  const std::size_t hidden = Size(config.hidden_size);
+  for (std::size_t row = 0; row < tokens.size(); ++row) {
+    STICKY_TRY(ops->Copy(logit_rows.get() + row * hidden,
+                         residual.get() + Size(tokens[row].row) * hidden, hidden));
+  }
   STICKY_TRY(ops->RmsNorm(logit_rows.get(), weights.final_norm, logit_rows.get(), row_count,
                           config.hidden_size, static_cast<float>(config.norm_epsilon)));
   STICKY_TRY(ops->MatMul(logit_rows.get(), row_count, weights.head, /*bias=*/nullptr, logits.get(),
@@ -424,10 +438,10 @@ Status Model::Impl::HandOutRows(std::span<const std::pair<std::size_t, std::size
       return Error{Code::kCorrupt,
                    Format("compute logits: that of token id %td after token %zu of chunk %zu is "
                           "%g; the weights, or what they made of this text, are not finite",
-                          bad - host_logits.begin(), tokens[row].second, tokens[row].first,
+                          bad - host_logits.begin(), tokens[row].token, tokens[row].chunk,
                           static_cast<double>(*bad))};
     }
-    STICKY_TRY(on_logits(tokens[row].first, tokens[row].second, host_logits));
+    STICKY_TRY(on_logits(tokens[row].chunk, tokens[row].token, host_logits));
   }
   return Ok{};
 }

@@ -76,7 +76,7 @@ int ConnectWaiting(int socket, const sockaddr_un& address, Deadline deadline) {
   while (failure == EAGAIN || failure == EINTR) {
     const int left_ms = deadline.left_ms();
     if (left_ms == 0) return EAGAIN;
-    const timeval timeout{left_ms / 1000, (left_ms % 1000) * 1000};
+    const timeval timeout{left_ms / 1000, (left_ms % 1000) * suseconds_t{1000}};
     if (::setsockopt(socket, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof timeout) != 0) return errno;
     const auto* raw = reinterpret_cast<const sockaddr*>(&address);
     failure = ::connect(socket, raw, sizeof address) == 0 ? 0 : errno;

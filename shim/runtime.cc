@@ -21,6 +21,8 @@ void CheckFailed(const char*, const char*, int) { std::abort(); }
 
 }  // namespace sticky
 
+// The names are the C++ library's own.
+// NOLINTBEGIN(bugprone-reserved-identifier, readability-identifier-naming)
 namespace std {
 
 // Asked for by std::string, std::vector and std::optional when they are misused.
@@ -33,6 +35,7 @@ void __throw_bad_array_new_length() { abort(); }
 }  // namespace std
 
 extern "C" void __cxa_pure_virtual() { std::abort(); }
+// NOLINTEND(bugprone-reserved-identifier, readability-identifier-naming)
 
 void* operator new(std::size_t size_bytes) {
   void* block = std::malloc(size_bytes == 0 ? 1 : size_bytes);
@@ -50,4 +53,4 @@ void operator delete[](void* block, std::size_t) noexcept { std::free(block); }
 void operator delete(void* block, const std::nothrow_t&) noexcept { std::free(block); }
 
 // Defined by the library that a C++ header asks for; never read without exceptions.
-const std::nothrow_t std::nothrow{};
+const std::nothrow_t std::nothrow{};  // NOLINT(readability-identifier-naming)

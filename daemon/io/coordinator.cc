@@ -46,6 +46,27 @@ void AddCommands(wire::Body& body) {
   for (wire::LeaseInfo& lease : *leases) lease.command = CommandOf(lease.pid);
 }
 
+// Adds files, one descriptor each, to those that a load waits for.
+// Errors: kInvalidArgument for more or fewer descriptors than files, more files than the load
+//   said, or a descriptor of anything but a regular file; the load has no use any more.
+Status AddFiles(FileBundle& bundle, const wire::LoadRequest& load, const wire::FilesPart& part,
+                std::vector<UniqueFd> fds) {
+  const std::string doing = "load '" + load.state + "': ";
+  if (part.files.size() != fds.size() || bundle.fds.size() + fds.size() > load.file_count) {
+    return Error{Code::kInvalidArgument, doing + "files and descriptors do not match"};
+  }
+  for (std::size_t i = 0; i < fds.size(); ++i) {
+    struct stat status {};
+    if (::fstat(fds[i].get(), &status) != 0 || !S_ISREG(status.st_mode)) {
+      return Error{Code::kInvalidArgument,
+                   doing + "'" + Escape(part.files[i].name) + "' is not a regular file"};
+    }
+    bundle.files.push_back(part.files[i]);
+    bundle.fds.push_back(std::move(fds[i]));
+  }
+  return Ok{};
+}
+
 }  // namespace
 
 Coordinator::Coordinator(Loop& loop, SocketHome& home, const Logger& logger,
@@ -155,25 +176,10 @@ void Coordinator::OnLoadFiles(ConnectionId id, Client& client, const wire::Messa
   if (!client.pending) return client.connection->CloseAfterSending("files came without a load");
   PendingLoad& pending = *client.pending;
   if (const auto* part = std::get_if<wire::FilesPart>(&message.body)) {
-    if (part->files.size() != fds.size() ||
-        pending.bundle.fds.size() + fds.size() > pending.request.file_count) {
-      Answer(client, pending.request_id,
-             Error{Code::kInvalidArgument,
-                   "load '" + pending.request.state + "': files and descriptors do not match"});
-      return client.connection->CloseAfterSending("files and descriptors do not match");
-    }
-    for (std::size_t i = 0; i < fds.size(); ++i) {
-      struct stat status {};
-      const bool regular = ::fstat(fds[i].get(), &status) == 0 && S_ISREG(status.st_mode);
-      if (!regular) {
-        Answer(client, pending.request_id,
-               Error{Code::kInvalidArgument, "load '" + pending.request.state + "': '" +
-                                                 Escape(part->files[i].name) +
-                                                 "' is not a regular file"});
-        return client.connection->CloseAfterSending("a descriptor is not of a regular file");
-      }
-      pending.bundle.files.push_back(part->files[i]);
-      pending.bundle.fds.push_back(std::move(fds[i]));
+    const Status added = AddFiles(pending.bundle, pending.request, *part, std::move(fds));
+    if (!added.ok()) {
+      Answer(client, pending.request_id, added.error());
+      return client.connection->CloseAfterSending(added.error().message);
     }
   }
   if (pending.bundle.fds.size() < pending.request.file_count) return;

@@ -34,15 +34,16 @@ FdByteSource::FdByteSource(UniqueFd fd, std::string name)
 
 Status FdByteSource::ReadAt(std::uint64_t offset, std::span<std::uint8_t> out) const {
   for (std::size_t done = 0; done < out.size();) {
+    const std::uint64_t at = offset + done;
     const ssize_t got =
-        ::pread(fd_.get(), out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+        ::pread(fd_.get(), out.data() + done, out.size() - done, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return ErrnoError("read '" + Escape(name_) + "'", errno);
     if (got == 0) {
       return Error{Code::kCorrupt,
                    Format("read '%s': it ends at %llu, expected %llu bytes more: it changed while "
                           "it was read",
-                          Escape(name_).c_str(), static_cast<unsigned long long>(offset + done),
+                          Escape(name_).c_str(), static_cast<unsigned long long>(at),
                           static_cast<unsigned long long>(out.size() - done))};
     }
     done += static_cast<std::size_t>(got);

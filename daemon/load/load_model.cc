@@ -124,6 +124,7 @@ class BlockFiller {
   }
   std::span<std::uint8_t> Next(std::uint64_t size) { return shared_.arena.subspan(cursor_, size); }
 
+  Status FillExtent(const Extent& extent, std::uint64_t end);
   void FillZeros(std::uint64_t end);
   Status FillTensor(const PlannedTensor& tensor, std::uint64_t end);
   Status FillConverted(const PlannedTensor& tensor, std::uint64_t end);
@@ -148,17 +149,19 @@ Status BlockFiller::Fill(std::uint64_t block) {
   for (; extent != shared_.extents.end() && extent->offset < block_end; ++extent) {
     if (cursor_ < extent->offset) FillZeros(extent->offset);
     const std::uint64_t end = std::min(extent->end(), block_end);
-    if (extent->tensor != nullptr) {
-      STICKY_TRY(FillTensor(*extent->tensor, end));
-    } else {
-      const auto bytes = extent->asset.subspan(cursor_ - extent->offset, end - cursor_);
-      std::memcpy(Next(bytes.size()).data(), bytes.data(), bytes.size());
-      Advance(bytes.size());
-    }
+    STICKY_TRY(FillExtent(*extent, end));
     if (cursor_ != end) return BadPlan("a part was not filled to its end");
   }
   if (cursor_ < block_end) FillZeros(block_end);
   shared_.block_digests[block] = digester_.Finish();
+  return Ok{};
+}
+
+Status BlockFiller::FillExtent(const Extent& extent, std::uint64_t end) {
+  if (extent.tensor != nullptr) return FillTensor(*extent.tensor, end);
+  const auto bytes = extent.asset.subspan(cursor_ - extent.offset, end - cursor_);
+  std::memcpy(Next(bytes.size()).data(), bytes.data(), bytes.size());
+  Advance(bytes.size());
   return Ok{};
 }
 

@@ -88,6 +88,21 @@ Status CheckFile(const wire::SourceFile& file, int fd) {
                       static_cast<unsigned long long>(found))};
 }
 
+// Adds the files of one message, whose descriptors it takes.
+Status AddFiles(Job& job, wire::Received part) {
+  const auto* const files = std::get_if<wire::FilesPart>(&part.message.body);
+  if (files == nullptr || files->files.size() != part.fds.size() || part.fds.empty()) {
+    return Error{Code::kInternal, "expected the files to plan from"};
+  }
+  for (std::size_t i = 0; i < part.fds.size(); ++i) {
+    const wire::SourceFile& file = files->files[i];
+    STICKY_TRY(CheckFile(file, part.fds[i].get()));
+    job.sources.push_back(std::make_unique<FdByteSource>(std::move(part.fds[i]), file.name));
+    job.files.push_back({file.name, file.size_bytes, job.sources.back().get()});
+  }
+  return Ok{};
+}
+
 Result<Job> ReceiveJob() {
   Job job;
   STICKY_ASSIGN(wire::Received first, Receive());
@@ -96,16 +111,7 @@ Result<Job> ReceiveJob() {
   job.request = *request;
   while (job.files.size() < job.request.file_count) {
     STICKY_ASSIGN(wire::Received part, Receive());
-    const auto* const files = std::get_if<wire::FilesPart>(&part.message.body);
-    if (files == nullptr || files->files.size() != part.fds.size() || part.fds.empty()) {
-      return Error{Code::kInternal, "expected the files to plan from"};
-    }
-    for (std::size_t i = 0; i < part.fds.size(); ++i) {
-      const wire::SourceFile& file = files->files[i];
-      STICKY_TRY(CheckFile(file, part.fds[i].get()));
-      job.sources.push_back(std::make_unique<FdByteSource>(std::move(part.fds[i]), file.name));
-      job.files.push_back({file.name, file.size_bytes, job.sources.back().get()});
-    }
+    STICKY_TRY(AddFiles(job, std::move(part)));
   }
   return job;
 }

@@ -6,6 +6,7 @@
 #define STICKY_DAEMON_LOAD_WORKER_THREADS_H_
 
 #include <algorithm>
+#include <functional>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -21,12 +22,11 @@ inline constexpr int kThreadCountMax = 64;
 template <typename Work>
 void RunOnThreads(int thread_count, const Work& work) {
   std::vector<std::jthread> threads;
-  for (int i = 1; i < std::min(thread_count, kThreadCountMax); ++i) {
-    try {
-      threads.emplace_back([&work, i] { work(i); });
-    } catch (const std::system_error&) {
-      break;  // the limit of threads is reached
+  try {
+    for (int i = 1; i < std::min(thread_count, kThreadCountMax); ++i) {
+      threads.emplace_back(std::cref(work), i);
     }
+  } catch (const std::system_error&) {  // the limit of threads is reached
   }
   work(0);
 }

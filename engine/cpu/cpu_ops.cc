@@ -33,6 +33,17 @@ int TileOuts(int columns) {
                     kTileOutsMax);
 }
 
+// Rotates each pair (head[i], head[i + half]) of one head by its angle.
+void Rotate(float* head, std::span<const float> cosines, std::span<const float> sines) {
+  const std::size_t half = cosines.size();
+  for (std::size_t i = 0; i < half; ++i) {
+    const float a = head[i];
+    const float b = head[i + half];
+    head[i] = a * cosines[i] - b * sines[i];
+    head[i + half] = b * cosines[i] + a * sines[i];
+  }
+}
+
 class CpuOps : public Ops {
  public:
   explicit CpuOps(int thread_count) : kernels_(Kernels()) {
@@ -48,8 +59,9 @@ class CpuOps : public Ops {
       return Error{Code::kOutOfMemory,
                    Format("allocate %zu numbers for activations or a cache", count)};
     }
-    const auto address = reinterpret_cast<std::uintptr_t>(whole) + kFront;
-    auto* const memory = reinterpret_cast<float*>(address / kAlignment * kAlignment);
+    char* const end = static_cast<char*>(whole) + kFront;
+    auto* const memory =
+        reinterpret_cast<float*>(end - reinterpret_cast<std::uintptr_t>(end) % kAlignment);
     std::memcpy(reinterpret_cast<char*>(memory) - sizeof whole, &whole, sizeof whole);
     return memory;
   }
@@ -120,15 +132,9 @@ class CpuOps : public Ops {
         sines[i] = std::sin(angle);
       }
       for (int head = 0; head < head_count; ++head) {
-        float* const at =
-            x + (row * static_cast<std::size_t>(head_count) + static_cast<std::size_t>(head)) *
-                    static_cast<std::size_t>(head_dim);
-        for (std::size_t i = 0; i < half; ++i) {
-          const float a = at[i];
-          const float b = at[i + half];
-          at[i] = a * cosines[i] - b * sines[i];
-          at[i + half] = b * cosines[i] + a * sines[i];
-        }
+        const std::size_t index =
+            row * static_cast<std::size_t>(head_count) + static_cast<std::size_t>(head);
+        Rotate(x + index * static_cast<std::size_t>(head_dim), cosines, sines);
       }
     }
     return Ok{};

@@ -32,6 +32,20 @@ if(STICKY_SANITIZE)
   target_link_options(sticky_flags INTERFACE "-fsanitize=${STICKY_SANITIZE}")
 endif()
 
+# What the sanitizers are told in every test and in the programs that it starts: one variable a
+# property, since gtest_discover_tests() takes lists apart.
+set(sticky_test_properties "")
+if(STICKY_SANITIZE MATCHES "address")
+  # intercept_tls_get_addr=0: in front of oneDNN's thread-locals, which come with a module that is
+  # opened at run time, the leak check of GCC 12 takes what it finds for a header of glibc 2.19 and
+  # dies on where it points.
+  set(sticky_test_properties
+    ENVIRONMENT "ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:intercept_tls_get_addr=0"
+    ENVIRONMENT_MODIFICATION "UBSAN_OPTIONS=set:print_stacktrace=1")
+elseif(STICKY_SANITIZE MATCHES "thread")
+  set(sticky_test_properties ENVIRONMENT "TSAN_OPTIONS=halt_on_error=1")
+endif()
+
 # sticky_library(<name> SOURCES ... [DEPS ...] [PRIVATE_DEPS ...]): a static library and its alias
 # sticky::<name>.
 function(sticky_library name)
@@ -88,7 +102,7 @@ function(sticky_test name)
   endif()
   add_dependencies(sticky_tests ${name})
   gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES
-    LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT})
+    LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT} ${sticky_test_properties})
 endfunction()
 
 # sticky_script_test(<name> LABEL <label> COMMAND ... [TIMEOUT seconds]): a test that is a script,

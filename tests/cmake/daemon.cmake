@@ -2,7 +2,8 @@ sticky_library(test_process SOURCES testing/process.cc testing/wire_client.cc
   DEPS sticky::base sticky::wire)
 sticky_library(test_daemon SOURCES testing/daemon_process.cc
   DEPS sticky::test_process GTest::gtest)
-target_compile_definitions(sticky_test_daemon PRIVATE STICKY_BUILD_DIR="${PROJECT_BINARY_DIR}")
+target_compile_definitions(sticky_test_daemon PRIVATE
+  STICKY_BUILD_DIR="${PROJECT_BINARY_DIR}" STICKY_SANITIZE="${STICKY_SANITIZE}")
 
 sticky_test(daemon_core_test LABEL unit
   SOURCES unit/daemon/node_leases_test.cc unit/daemon/node_loads_test.cc

@@ -119,7 +119,7 @@ TEST_F(HostileClient, HugeLengthPrefixesCloseTheirSenderAndNothingGrows) {
   }
 
   ExpectOthersAreServed();
-  EXPECT_LT(ResidentBytes(daemon_.pid()), resident_before + (4u << 20));
+  daemon_.ExpectResidentBelow(resident_before + (4u << 20));
 }
 
 TEST_F(HostileClient, FrameLongerThanTheMaximumClosesItsSender) {
@@ -245,7 +245,7 @@ TEST_F(HostileClient, WhoeverNeverReadsIsClosedAndItsLeasesEnd) {
   EXPECT_TRUE(daemon_.LeaseCountBecomes(0));
   ExpectOthersAreServed();
   EXPECT_TRUE(WaitUntil([&] { return OpenDescriptors(daemon_.pid()) <= descriptors_before + 1; }));
-  EXPECT_LT(ResidentBytes(daemon_.pid()), resident_before + (4u << 20));
+  daemon_.ExpectResidentBelow(resident_before + (4u << 20));
   EXPECT_THAT(daemon_.log(), HasSubstr("unread"));
 }
 

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <string_view>
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -43,6 +44,9 @@ DaemonProcess::~DaemonProcess() {
   process_.Signal(SIGTERM);
   static_cast<void>(process_.Wait());
   process_.KillAndReap();
+  for (const char* const report : {"Sanitizer: ", "runtime error: "}) {
+    if (log().find(report) != std::string::npos) ADD_FAILURE() << "a sanitizer found something";
+  }
   if (::testing::Test::HasFailure()) std::cerr << "--- log of stickyd ---\n" << log();
 }
 
@@ -67,6 +71,11 @@ std::optional<pid_t> DaemonProcess::LoaderPid() const {
   const std::vector<pid_t> children = ChildrenOf(pid());
   if (children.empty()) return std::nullopt;
   return children.front();
+}
+
+void DaemonProcess::ExpectResidentBelow(std::uint64_t limit_bytes) const {
+  const bool is_sanitized = !std::string_view(STICKY_SANITIZE).empty();
+  if (!is_sanitized) EXPECT_LT(ResidentBytes(pid()), limit_bytes);
 }
 
 std::string MakeProgramTree(const TempFolder& folder, const std::string& loader_script) {

@@ -246,10 +246,9 @@ Status ReadPostProcessor(const json& node, const Ids& ids, VocabularySource& sou
     const auto found = ids.find(text);
     if (found == ids.end()) return Corrupt("the template names token '" + Escape(text) + "'");
     bool& added = before_text ? source.add_bos : source.add_eos;
-    if (added)
-      return Unsupported(
-          "a template with two tokens before a text, or after it, is not "
-          "supported");
+    if (added) {
+      return Unsupported("a template with two tokens before a text, or after it, is not supported");
+    }
     added = true;
     (before_text ? source.bos : source.eos) = found->second;
   }

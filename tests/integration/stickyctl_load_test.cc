@@ -31,6 +31,9 @@ using ::testing::StartsWith;
 
 class StickyctlLoad : public ::testing::Test {
  protected:
+  // Without it nothing is drawn. NOLINTNEXTLINE(concurrency-mt-unsafe): before any thread
+  static void SetUpTestSuite() { ::setenv("TERM", "xterm", 1); }
+
   void Start(const DaemonOptions& options = {}) { daemon_.emplace(options); }
   // A daemon whose loaders do nothing before OpenGate().
   void StartWithGate() {
@@ -205,7 +208,6 @@ TEST_F(StickyctlLoad, ATerminalGetsOneLineThatIsDrawnAnew) {
   ASSERT_EQ(::openpty(&leader, &follower, nullptr, nullptr, &size), 0);
   UniqueFd follower_end(follower);
   Drain drain(leader);
-  ::setenv("TERM", "xterm", 1);
 
   CtlRun load(Words({"load", MakeTemplate("smol", kManyBytes), "--wait"}),
               [follower] { ::dup2(follower, STDERR_FILENO); });
@@ -230,7 +232,6 @@ TEST_F(StickyctlLoad, APipeGetsPlainLines) {
   ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
   UniqueFd write_end(ends[1]);
   Drain drain(ends[0]);
-  ::setenv("TERM", "xterm", 1);
 
   CtlRun load(Words({"load", MakeTemplate("smol", kManyBytes), "--wait", "--json"}),
               [fd = ends[1]] { ::dup2(fd, STDERR_FILENO); });

@@ -23,7 +23,7 @@ struct OpenFile {
   bool is_weights = false;  // else a small file: config.json, tokenizer.json, ...
   std::uint64_t size_bytes = 0;
   std::int64_t modified_ns = 0;  // mtime, since the epoch
-  UniqueFd fd;  // a regular file, open for reading, close-on-exec
+  UniqueFd fd;                   // a regular file, open for reading, close-on-exec
 };
 
 // `path`: a GGUF file, a safetensors file, a directory with Hugging Face's layout (an index with

@@ -43,20 +43,22 @@ weights::OpenFile File(const std::string& name, std::uint64_t size_bytes, std::i
   return file;
 }
 
-const Loaded kTwoFiles({{"model.safetensors", 100, 7}, {"config.json", 10, 8}});
+Loaded TwoFiles() { return Loaded({{"model.safetensors", 100, 7}, {"config.json", 10, 8}}); }
 
 TEST(Staleness, TheSameFilesInAnyOrderAreFresh) {
+  const Loaded loaded = TwoFiles();
   const weights::OpenFile files[] = {File("config.json", 10, 8), File("model.safetensors", 100, 7)};
 
-  const Staleness compared = CompareSources(kTwoFiles.manifest(), files);
+  const Staleness compared = CompareSources(loaded.manifest(), files);
 
   EXPECT_EQ(compared.verdict, Verdict::kFresh);
   EXPECT_EQ(compared.reason, "");
 }
 
 TEST(Staleness, EachKindOfChangeIsToldWithItsFile) {
-  const auto reason = [](std::vector<weights::OpenFile> files) {
-    const Staleness compared = CompareSources(kTwoFiles.manifest(), files);
+  const Loaded loaded = TwoFiles();
+  const auto reason = [&loaded](std::vector<weights::OpenFile> files) {
+    const Staleness compared = CompareSources(loaded.manifest(), files);
     EXPECT_EQ(compared.verdict, Verdict::kStale);
     return compared.reason;
   };
@@ -76,25 +78,30 @@ TEST(Staleness, EachKindOfChangeIsToldWithItsFile) {
 }
 
 TEST(Staleness, ALongReasonNamesAFewAndCountsTheRest) {
-  std::vector<wire::ManifestSource> sources;
-  for (int i = 0; i < 9; ++i) sources.push_back({"shard-" + std::to_string(i), 1, 1});
+  std::vector<wire::ManifestSource> sources(9, {"", 1, 1});
+  for (std::size_t i = 0; i < sources.size(); ++i) sources[i].name = "shard-" + std::to_string(i);
+  const Loaded loaded(sources);
 
-  const Staleness compared = CompareSources(Loaded(sources).manifest(), {});
+  const Staleness compared = CompareSources(loaded.manifest(), {});
 
   EXPECT_THAT(compared.reason, HasSubstr("'shard-3' is gone; and 5 more"));
   EXPECT_THAT(compared.reason, Not(HasSubstr("shard-4")));
 }
 
 TEST(Staleness, WhatWasNotNotedOrCannotBeFoundByItsPathIsUnknown) {
-  EXPECT_EQ(CompareSources(Loaded({}).manifest(), {}).verdict, Verdict::kUnknown);
-  EXPECT_EQ(CheckSources(kTwoFiles.manifest(), "models/smol").verdict, Verdict::kUnknown);
+  const Loaded unnoted({});
+  const Loaded loaded = TwoFiles();
+
+  EXPECT_EQ(CompareSources(unnoted.manifest(), {}).verdict, Verdict::kUnknown);
+  EXPECT_EQ(CheckSources(loaded.manifest(), "models/smol").verdict, Verdict::kUnknown);
 }
 
 TEST(Staleness, AModelThatIsNoneAnyMoreIsStaleWithTheReason) {
   const sticky::testing::TempDir dir;
+  const Loaded loaded = TwoFiles();
 
-  const Staleness gone = CheckSources(kTwoFiles.manifest(), dir.path() / "no-such");
-  const Staleness emptied = CheckSources(kTwoFiles.manifest(), dir.path());
+  const Staleness gone = CheckSources(loaded.manifest(), dir.path() / "no-such");
+  const Staleness emptied = CheckSources(loaded.manifest(), dir.path());
 
   EXPECT_EQ(gone.verdict, Verdict::kStale);
   EXPECT_THAT(gone.reason, HasSubstr("no-such"));

@@ -40,7 +40,7 @@ struct ReferenceSplit {
 };
 // Source: Split(Regex(pattern), "isolated").pre_tokenize_str(text) of Hugging Face's tokenizers
 // 0.23.3, which has Oniguruma within.
-const ReferenceSplit kReferenceSplits[] = {
+const ReferenceSplit reference_splits[] = {
     {R"(a|bc)", "xabcd", {"x", "a", "bc", "d"}},
     {R"((ab)+)", "xababy", {"x", "abab", "y"}},
     {R"((?:ab)*?c)", "ababc", {"ababc"}},
@@ -121,7 +121,7 @@ const ReferenceSplit kReferenceSplits[] = {
 };
 
 TEST(SplitPattern, WhatBothLibrariesReadAlikeSplitsAsTheReferenceDoes) {
-  for (const ReferenceSplit& row : kReferenceSplits) {
+  for (const ReferenceSplit& row : reference_splits) {
     SCOPED_TRACE(row.pattern);
     const auto pattern = weights::SplitPattern(row.pattern);
     ASSERT_THAT(pattern, IsOk());
@@ -137,7 +137,7 @@ struct RefusedPattern {
 };
 // Each means something else in PCRE2 (tried over all of Unicode with both), or nothing at all, or
 // is not known to be the same.
-const RefusedPattern kRefusedPatterns[] = {
+constexpr RefusedPattern kRefusedPatterns[] = {
     {R"([[a][b]])", "set within a set"},
     {R"( ?[^(\s|[.,!?])]+)", "set within a set"},  // Bloom's
     {R"([a-z&&[^b]])", "intersection of sets ('&&')"},

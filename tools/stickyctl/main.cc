@@ -16,7 +16,6 @@
 namespace sticky::stickyctl {
 namespace {
 
-
 constexpr OptionSpec kJson{"json", ValueKind::kNone};
 constexpr OptionSpec kSocket{"socket", ValueKind::kRequired};
 constexpr OptionSpec kHelp{"help", ValueKind::kNone};

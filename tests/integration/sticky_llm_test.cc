@@ -215,6 +215,21 @@ TEST_F(StickyLlm, AnUnknownChatTemplateIsAnErrorForChatsAlone) {
 }
 
 // Each cause of a failed start has its own code, and none becomes a private load in silence.
+// Case O08: what users ask is theirs.
+TEST_F(StickyLlm, NoPromptAndNoClaimIsInTheDaemonsLog) {
+  const std::string secret = "xyzzy-plugh";
+  const Ran made =
+      Run({"sticky-llm", "generate", "--state", "smollm2", "--prompt", secret, "-n", "1"});
+  ASSERT_EQ(made.code, 0) << made.output;
+  const Ran refused =
+      Run({"sticky-llm", "generate", "--state", secret, "--prompt", "x", "-n", "1"});
+  EXPECT_EQ(refused.code, 66) << refused.output;
+
+  const std::string log = daemon_->log();
+  EXPECT_NE(log.find("listening"), std::string::npos) << log;
+  EXPECT_EQ(log.find(secret), std::string::npos) << log;
+}
+
 TEST_F(StickyLlm, EveryCauseOfAFailedAttachHasItsOwnExitCode) {
   EXPECT_EQ(Run({"sticky-llm", "generate", "--state", "nosuch", "--prompt", "x"}).code, 66);
   EXPECT_EQ(Run({"sticky-llm", "generate", "--state", "smollm2", "--socket", "/nonexistent/s",

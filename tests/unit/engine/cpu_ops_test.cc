@@ -133,5 +133,27 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"bf16_single", Dtype::kBf16, RowPath::kSingle, Inputs::kAsTheyAre, 1e-6}),
     [](const auto& each) { return std::string(each.param.name); });
 
+// Padding fills a batch up to whole blocks. Case N02.
+TEST(CpuAttention, RowsOfNoSequenceAreLeftAloneAndALoneTokenSeesItself) {
+  ModuleOptions options;
+  options.directory = STICKY_BUILD_DIR "/lib/stickyinvoc";
+  const std::unique_ptr<Ops> ops = OpenModule("cpu", options).value();
+  constexpr int kDim = 8;
+  const std::vector<float> queries(3 * kDim, 1.5f);
+  const std::vector<float> keys(kDim, -2.0f);
+  std::vector<float> values(kDim);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) + 0.5f;
+  std::vector<float> y(3 * kDim, 7.0f);
+
+  const AttentionChunk lone{/*row_begin=*/1, /*row_count=*/1, /*position_begin=*/0, keys.data(),
+                            values.data()};
+  const AttentionShape shape{1, 1, kDim, 0.5f};
+  ASSERT_THAT(ops->Attention(queries.data(), std::span(&lone, 1), shape, y.data()), IsOk());
+
+  EXPECT_EQ(std::vector<float>(y.begin(), y.begin() + kDim), std::vector<float>(kDim, 7.0f));
+  EXPECT_EQ(std::vector<float>(y.begin() + kDim, y.begin() + 2 * kDim), values);
+  EXPECT_EQ(std::vector<float>(y.begin() + 2 * kDim, y.end()), std::vector<float>(kDim, 7.0f));
+}
+
 }  // namespace
 }  // namespace sticky::engine

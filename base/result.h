@@ -38,6 +38,7 @@ struct Error {
 };
 
 template <typename T>
+// NOLINTNEXTLINE(bugprone-exception-escape): what T and Error do, their variant does.
 class [[nodiscard]] Result {
  public:
   Result(T value) : state_(std::move(value)) {}      // NOLINT(google-explicit-constructor)

@@ -15,6 +15,7 @@ namespace {
 
 std::optional<std::string> HomeFolder() {
   if (const char* const home = std::getenv("HOME"); home != nullptr && home[0] == '/') return home;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): whoever reads a template has one thread.
   const passwd* const entry = ::getpwuid(::geteuid());
   if (entry == nullptr || entry->pw_dir == nullptr) return std::nullopt;
   return entry->pw_dir;

@@ -64,9 +64,8 @@ const void* HugePageHint(std::uint64_t size_bytes) {
       ::mmap(nullptr, room, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (found == MAP_FAILED) return nullptr;
   ::munmap(found, room);
-  const auto address = reinterpret_cast<std::uintptr_t>(found);
-  return reinterpret_cast<const void*>((address + kHugePageBytes - 1) / kHugePageBytes *
-                                       kHugePageBytes);
+  const std::uint64_t past = reinterpret_cast<std::uintptr_t>(found) % kHugePageBytes;
+  return static_cast<const std::uint8_t*>(found) + (kHugePageBytes - past) % kHugePageBytes;
 }
 
 // Makes whole huge pages of `bytes` where the kernel can: one write gives each a first page, and

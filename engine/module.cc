@@ -27,8 +27,10 @@ std::string DefaultDirectory() {
 Result<std::unique_ptr<Ops>> OpenModule(const std::string& name, const ModuleOptions& options) {
   // libgomp reads these once, when it is loaded. Without them its threads spin between two tokens
   // and take the CPU from the node's other tasks. What the user has set stays.
+  // NOLINTBEGIN(concurrency-mt-unsafe): programs open modules before they have threads.
   ::setenv("OMP_WAIT_POLICY", "passive", /*overwrite=*/0);
   ::setenv("GOMP_SPINCOUNT", "0", /*overwrite=*/0);
+  // NOLINTEND(concurrency-mt-unsafe)
   const std::string directory = options.directory.empty() ? DefaultDirectory() : options.directory;
   const std::string path = directory + "/engine_" + name + ".so";
   void* const module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -274,7 +274,7 @@ const fb::Manifest& Root(const void* root) { return *static_cast<const fb::Manif
 }  // namespace
 
 std::vector<std::uint8_t> EncodeManifest(const Manifest& manifest) {
-  Builder builder(/*initial_size=*/64 * 1024);
+  Builder builder(/*initial_size=*/std::size_t{64} * 1024);
   const auto state = builder.CreateString(manifest.state);
   const auto device = builder.CreateString(manifest.device);
   const auto arena_bytes = builder.CreateVector(manifest.arena_bytes);

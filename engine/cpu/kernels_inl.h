@@ -103,7 +103,6 @@ inline float Sum(F32s v) {
 
 // kRows x kTileOuts dot products over `depth`.
 template <typename Type, int kRows>
-// NOLINTNEXTLINE(readability-function-size): the loops are the nest that they look like.
 inline void Tile(const float* x, const typename Type::Stored* w, int depth, int out_count,
                  const float* bias, float* y, std::size_t y_stride) {
   F32s sums[kRows][kTileOuts] = {};

@@ -50,7 +50,7 @@ class GoldenModel : public ::testing::TestWithParam<std::tuple<std::string, Dtyp
   double tolerance() const { return exact() ? kFloat32Tolerance : kRoundedTolerance; }
   Rows RunAlone(const std::vector<std::int32_t>& ids, std::size_t from) {
     const SequenceId sequence = opened_.model.AddSequence(static_cast<int>(ids.size())).value();
-    const Rows rows = RunChunk(opened_.model, sequence, ids, from);
+    Rows rows = RunChunk(opened_.model, sequence, ids, from);
     opened_.model.DropSequence(sequence);
     return rows;
   }

@@ -129,7 +129,7 @@ TEST_F(InvocationTest, AWriterEndsAloneAndOthersSeeNothingOfIt) {
     if (!state.ok()) return 1;
     const client::Tensor tensor = state.value().Find("second").value();
     auto* bytes = static_cast<unsigned char*>(const_cast<void*>(tensor.data()));
-    auto* page = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(bytes) & ~0xFFFULL);
+    auto* page = bytes - reinterpret_cast<std::uintptr_t>(bytes) % 4096;
     if (::mprotect(page, 4096, PROT_READ | PROT_WRITE) == 0 || errno != EACCES) return 2;
     ::signal(SIGSEGV, SIG_DFL);
     *const_cast<volatile unsigned char*>(bytes + 4095) = 1;

@@ -251,8 +251,8 @@ TEST_F(Stickyctl, RunBuildsTheStateWhenAskedTo) {
 TEST_F(Stickyctl, TheCommandOfRunAttachesWithoutAskingTheDaemon) {
   ASSERT_EQ(Run({"load", MakeTemplate("smol"), "--wait"}).code, 0);
 
-  EXPECT_EQ(Run({"run", "--state", "smol", "--", STICKY_BUILD_DIR "/tests/shim_adopt_probe"}).code,
-            0);
+  const std::string probe = std::string(STICKY_BUILD_DIR) + "/tests/shim_adopt_probe";
+  EXPECT_EQ(Run({"run", "--state", "smol", "--", probe}).code, 0);
 }
 
 TEST_F(Stickyctl, ALeaseOfRunOutlivesExecAndIsOverWithTheCommand) {

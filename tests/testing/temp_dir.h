@@ -30,7 +30,7 @@ class TempDir {
 
   // Makes a file, and the folders that it is in. Returns its path.
   std::filesystem::path Write(const std::string& name, const std::string& bytes) const {
-    const std::filesystem::path path = path_ / name;
+    std::filesystem::path path = path_ / name;
     std::filesystem::create_directories(path.parent_path());
     std::ofstream(path, std::ios::binary) << bytes;
     return path;

@@ -103,7 +103,7 @@ struct TinyLlama {
   }
 
   void AddTensors(GgufWriter& writer) const {
-    static const std::map<std::string, std::string> kParts = {
+    static const std::map<std::string, std::string> parts = {
         {"input_layernorm", "attn_norm"},    {"self_attn.q_proj", "attn_q"},
         {"self_attn.k_proj", "attn_k"},      {"self_attn.v_proj", "attn_v"},
         {"self_attn.o_proj", "attn_output"}, {"post_attention_layernorm", "ffn_norm"},
@@ -117,7 +117,7 @@ struct TinyLlama {
       if (gguf_name.empty()) {  // model.layers.N.<part>.<ending>
         const std::size_t ending = name.rfind('.');
         const std::string part = name.substr(15, ending - 15);
-        gguf_name = "blk." + name.substr(13, 1) + "." + kParts.at(part) + name.substr(ending);
+        gguf_name = "blk." + name.substr(13, 1) + "." + parts.at(part) + name.substr(ending);
       }
       const bool q = name.find("q_proj") != std::string::npos;
       const bool k = name.find("k_proj") != std::string::npos;

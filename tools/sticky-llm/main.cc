@@ -40,7 +40,7 @@ struct Options {
   VerifyOptions verify;
 };
 
-void PrintJson(Json facts) {
+void PrintJson(const Json& facts) {
   Json whole = {{"schema_version", 1}};
   whole.update(facts);
   std::printf("%s\n", whole.dump(2, ' ', false, Json::error_handler_t::replace).c_str());
@@ -249,4 +249,5 @@ int Main(int argc, char** argv) {
 }  // namespace
 }  // namespace sticky::llm
 
+// NOLINTNEXTLINE(bugprone-exception-escape): what CLI11 throws before it parses is a bug of ours.
 int main(int argc, char** argv) { return sticky::llm::Main(argc, argv); }

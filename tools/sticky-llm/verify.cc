@@ -121,7 +121,7 @@ Status RunLabels(Session& session, std::span<const Prompt> prompts, const LabelI
     asked.push_back(chunks[i]);
     index_of.push_back(i);
   }
-  const Status done = session.model().Forward(
+  Status done = session.model().Forward(
       asked, [&](std::size_t chunk, std::size_t token, std::span<const float> logits) -> Status {
         const std::size_t index = index_of[chunk];
         const std::size_t label = index % kLabels.size();

@@ -39,6 +39,7 @@ int Console::Fail(const client::Failed& failed) { return FailWith(failed.exit_co
 
 int Console::Finish(int exit_code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): stickyctl has one thread.
   std::fprintf(stderr, "stickyctl: write to standard output: %s\n", std::strerror(errno));
   return exit_code == kExitOk ? kExitOutput : exit_code;
 }

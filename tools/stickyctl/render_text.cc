@@ -43,10 +43,11 @@ std::string KeptBy(const wire::StateInfo& state) {
 }  // namespace
 
 std::string Duration(std::uint64_t ms) {
+  const std::uint64_t tenths = ms / 100;  // of a second
   const std::uint64_t minutes = ms / 60'000;
   const std::uint64_t hours = minutes / 60;
   if (ms < 1000) return Number(ms) + " ms";
-  if (minutes == 0) return Format("%.1f s", static_cast<double>(ms / 100) / 10);
+  if (minutes == 0) return Format("%.1f s", static_cast<double>(tenths) / 10);
   if (hours == 0) return Number(minutes) + " min";
   if (hours < 24) return Number(hours) + " h " + Number(minutes % 60) + " min";
   return Number(hours / 24) + " d " + Number(hours % 24) + " h";

@@ -103,9 +103,11 @@ Outcome<Ok> TakeLease(const Request& request, Console& console) {
   if (failure) socket = daemon.path();
   const UniqueFd connection = daemon.Release();
   STICKY_STEP(const std::string text, client::During(Stage::kTalk, LeaseText(connection, lease)));
+  // NOLINTBEGIN(concurrency-mt-unsafe): stickyctl has one thread.
   ::setenv("STICKYINVOC_LEASE", text.c_str(), /*overwrite=*/1);
   ::setenv("STICKYINVOC_SOCKET", socket.c_str(), /*overwrite=*/1);
   ::setenv("STICKYINVOC_STATE", wish.state.c_str(), /*overwrite=*/1);
+  // NOLINTEND(concurrency-mt-unsafe)
   return Ok{};
 }
 

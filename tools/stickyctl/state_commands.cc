@@ -94,6 +94,7 @@ Result<UniqueFd> EndingSignals() {
     const bool ignored = ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
     if (!ignored) ::sigaddset(&set, number);
   }
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): stickyctl has one thread.
   if (::sigprocmask(SIG_BLOCK, &set, nullptr) != 0) return ErrnoError("block signals", errno);
   UniqueFd fd(::signalfd(-1, &set, SFD_CLOEXEC));
   if (!fd.valid()) return ErrnoError("wait for signals", errno);

@@ -376,7 +376,7 @@ TEST_F(AttachRefusedTest, NoDescriptorsLeftIsOutOfMemoryOrCorruptAndNothingIsLea
       rlimit limit{};
       if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
       const rlim_t usual = limit.rlim_cur;
-      limit.rlim_cur = static_cast<rlim_t>(next + room);
+      limit.rlim_cur = static_cast<rlim_t>(next) + static_cast<rlim_t>(room);
       if (::setrlimit(RLIMIT_NOFILE, &limit) != 0) return 1;
       sti_state* state = nullptr;
       const int code = sti_attach("sample", &options, &state, nullptr);

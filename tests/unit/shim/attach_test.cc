@@ -157,7 +157,8 @@ TEST_F(AttachTest, AMappingCannotBeMadeWritable) {
   ASSERT_NE(state, nullptr) << error_.message;
   sti_tensor tensor{};
   ASSERT_EQ(sti_tensor_at(state.get(), 0, &tensor, &error_), STI_OK);
-  void* page = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(tensor.data) & ~0xFFFULL);
+  auto* const bytes = static_cast<std::uint8_t*>(const_cast<void*>(tensor.data));
+  void* const page = bytes - reinterpret_cast<std::uintptr_t>(bytes) % 4096;
 
   EXPECT_EQ(::mprotect(page, 4096, PROT_READ | PROT_WRITE), -1);
   EXPECT_EQ(errno, EACCES);

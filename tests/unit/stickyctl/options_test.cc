@@ -19,7 +19,6 @@ using ::sticky::testing::FailsWith;
 using ::sticky::testing::IsOk;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 constexpr std::array kSpecs = {
     OptionSpec{"json", ValueKind::kNone}, OptionSpec{"state", ValueKind::kRequired},

@@ -11,10 +11,8 @@
 namespace sticky::stickyctl {
 namespace {
 
-using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using ::testing::StartsWith;
 
 constexpr std::int64_t kSecondNs = 1'000'000'000;
 

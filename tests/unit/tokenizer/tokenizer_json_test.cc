@@ -18,7 +18,6 @@ namespace {
 
 using nlohmann::json;
 using sticky::testing::FailsWith;
-using sticky::testing::IsOk;
 
 using Ids = std::vector<std::int32_t>;
 

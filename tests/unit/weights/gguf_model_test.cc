@@ -214,7 +214,7 @@ TEST(Gguf, TensorsThatOverlapOrLeaveAGapAreRefused) {
   writer.Tensor("a", {8}, 0, std::string(32, 'a')).Tensor("b", {8}, 0, std::string(32, 'b'));
   std::string overlapping = writer.Finish();
   // The offset is the last field of an entry: "b"'s is the last 8 bytes before the data's padding.
-  const std::size_t entry = overlapping.find("b", 24);
+  const std::size_t entry = overlapping.find('b', 24);
   overlapping[entry + 1 + 4 + 8 + 4] = 0;
 
   const auto plan = PlanLoad(OneFile(overlapping).files(), {});

@@ -20,7 +20,6 @@ namespace {
 using sticky::testing::FailsWith;
 using sticky::testing::IsOk;
 using sticky::testing::MemoryModel;
-using sticky::testing::RawBytes;
 using sticky::testing::SafetensorsWriter;
 using sticky::testing::TinyLlama;
 using ::testing::HasSubstr;

@@ -214,7 +214,17 @@ TEST_F(StickyLlm, AnUnknownChatTemplateIsAnErrorForChatsAlone) {
   EXPECT_EQ(Run({"stickyctl", "evict", "odd", "--wait"}).code, 0);
 }
 
-// Each cause of a failed start has its own code, and none becomes a private load in silence.
+TEST_F(StickyLlm, OutputThatIsNotTakenIsNoSuccess) {
+  for (const std::string flag : {"", " --json"}) {
+    const Ran ran =
+        Run({"stickyctl", "run", "--state", "smollm2", "--", "/bin/sh", "-c",
+             ProgramPrefix() + "/bin/sticky-llm generate --state smollm2 --prompt Once -n 2" +
+                 flag + " >/dev/full"});
+    EXPECT_EQ(ran.code, 74) << ran.output;
+    EXPECT_NE(ran.output.find("write to standard output"), std::string::npos) << ran.output;
+  }
+}
+
 // Case O08: what users ask is theirs.
 TEST_F(StickyLlm, NoPromptAndNoClaimIsInTheDaemonsLog) {
   const std::string secret = "xyzzy-plugh";
@@ -230,6 +240,7 @@ TEST_F(StickyLlm, NoPromptAndNoClaimIsInTheDaemonsLog) {
   EXPECT_EQ(log.find(secret), std::string::npos) << log;
 }
 
+// Each cause of a failed start has its own code, and none becomes a private load in silence.
 TEST_F(StickyLlm, EveryCauseOfAFailedAttachHasItsOwnExitCode) {
   EXPECT_EQ(Run({"sticky-llm", "generate", "--state", "nosuch", "--prompt", "x"}).code, 66);
   EXPECT_EQ(Run({"sticky-llm", "generate", "--state", "smollm2", "--socket", "/nonexistent/s",

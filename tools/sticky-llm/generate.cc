@@ -124,6 +124,7 @@ Result<Generated> Generate(Session& session, const GenerateOptions& options, Clo
   }
   if (made.finish_reason != "stop" || watch.text().empty()) watch.Add(decoder.Finish());
   watch.Flush();
+  made.kv_cache_bytes = session.model().kv_cache_bytes();
   session.model().DropSequence(sequence);
   made.text = watch.text();
   return made;

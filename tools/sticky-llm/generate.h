@@ -32,6 +32,7 @@ struct Generated {
   std::vector<std::int32_t> prompt_ids;
   std::vector<std::int32_t> ids;
   std::string finish_reason;  // "stop", "length", "interrupted"
+  std::uint64_t kv_cache_bytes = 0;
 };
 
 // The ids that a prompt becomes: with the model's BOS when it wants one, never twice.

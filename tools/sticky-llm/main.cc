@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <iostream>
 #include <iterator>
@@ -86,8 +87,17 @@ Result<Session> OpenSession(const Options& options, Clock& clock) {
 
 int InterruptedExitCode() { return 128 + interrupted_by; }
 
+// Hands everything to the kernel; what was computed and not taken is not a success.
+int Finish(int exit_code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread of ours calls it.
+  std::fprintf(stderr, "sticky-llm: write to standard output: %s\n", std::strerror(errno));
+  return exit_code == kExitOk ? kExitOutput : exit_code;
+}
+
 void PrintTimings(const Options& options, const Clock& clock) {
   if (!options.timings || options.json) return;
+  std::fflush(stdout);  // its own lines first
   std::fprintf(stderr, "timings: %s\n", clock.ToJson().dump().c_str());
 }
 
@@ -120,13 +130,13 @@ int RunGenerate(Options& options) {
                {"seed", options.generate.sampler.seed},
                {"content_digest", ToHex(session.value().source().content_digest())},
                {"shared", session.value().source().shared()},
-               {"kv_cache_bytes", session.value().model().kv_cache_bytes()},
+               {"kv_cache_bytes", made.value().kv_cache_bytes},
                {"timings", clock.ToJson()}});
   } else {
     std::fputc('\n', stdout);
   }
   PrintTimings(options, clock);
-  return made.value().finish_reason == "interrupted" ? InterruptedExitCode() : kExitOk;
+  return Finish(made.value().finish_reason == "interrupted" ? InterruptedExitCode() : kExitOk);
 }
 
 int RunVerify(Options& options) {
@@ -175,7 +185,7 @@ int RunVerify(Options& options) {
                 summary.interrupted ? "; interrupted, the same command goes on from here" : "");
   }
   PrintTimings(options, clock);
-  return summary.interrupted ? InterruptedExitCode() : kExitOk;
+  return Finish(summary.interrupted ? InterruptedExitCode() : kExitOk);
 }
 
 void AddSource(CLI::App* command, Options& options) {
@@ -237,7 +247,7 @@ int Main(int argc, char** argv) {
   AddVerify(app, options, chosen);
   app.footer(
       "Exit codes: 0 done, 64 usage, 65 bad input, 66 no such input or state, 69 no daemon,\n"
-      "70 a bug, 75 try again, 77 not allowed, 130 and 143 interrupted.");
+      "70 a bug, 74 output not taken, 75 try again, 77 not allowed, 130 and 143 interrupted.");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -366,6 +366,8 @@ TEST_F(DaemonLife, SecondTermEndsItAtOnce) {
   ::kill(daemon_.LoaderPid().value_or(0), SIGSTOP);
 
   daemon_.process().Signal(SIGTERM);
+  // Two signals that are pending at once are one.
+  ASSERT_TRUE(WaitUntil([&] { return daemon_.log().find("shutting down") != std::string::npos; }));
   daemon_.process().Signal(SIGTERM);
 
   const std::optional<ExitStatus> exit = daemon_.process().Wait(/*deadline_ms=*/2000);

@@ -54,6 +54,17 @@ int ForServing(Code code) {
   }
 }
 
+int ForOutput(Code code) {
+  switch (code) {
+    case Code::kInvalidArgument:  // what is there belongs to another run
+      return kExitBadInput;
+    case Code::kUnavailable:  // another run is writing it
+      return kExitTryAgain;
+    default:
+      return kExitOutput;
+  }
+}
+
 }  // namespace
 
 int ExitCode(Stage stage, Code code) {
@@ -69,6 +80,8 @@ int ExitCode(Stage stage, Code code) {
       return ForConnection(code);
     case Stage::kServe:
       return ForServing(code);
+    case Stage::kOutput:
+      return ForOutput(code);
   }
   return kExitInternal;
 }

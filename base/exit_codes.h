@@ -33,8 +33,9 @@ enum class Stage {
   kTalk,       // the connection broke, or no answer came in time
   kAnswer,     // the daemon answered that it could not
   kServe,      // a daemon's own start and end
+  kOutput,     // writing a file of results, or going on with one
 };
-inline constexpr int kStageCount = 7;
+inline constexpr int kStageCount = 8;
 
 int ExitCode(Stage stage, Code code);
 

@@ -156,11 +156,18 @@ Error ErrnoError(std::string what, int errno_value, const char* file, int line) 
   Code code = Code::kInternal;
   switch (errno_value) {
     case ENOENT:
+    case ENOTDIR:
       code = Code::kNotFound;
       break;
     case EACCES:
     case EPERM:
       code = Code::kPermissionDenied;
+      break;
+    case ELOOP:
+    case ENAMETOOLONG:
+    case EISDIR:
+    case ENXIO:  // a device without a driver behind it
+      code = Code::kInvalidArgument;
       break;
     case ENOMEM:
     case ENOSPC:

@@ -38,7 +38,7 @@ Result<std::string> ExpandPath(const std::string& text) {
     at = 1;
   }
   while (at < text.size()) {
-    if (!text.substr(at).starts_with("${")) {
+    if (text.compare(at, 2, "${") != 0) {
       out += text[at++];
       continue;
     }

@@ -143,6 +143,10 @@ Status HostArena::Seal() {
 Result<UniqueFd> HostArena::Lend() const {
   const std::string path = Format("/proc/self/fd/%d", fd_.get());
   UniqueFd lent(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!lent.valid() && errno == EACCES) {  // a borrower of our own uid may have changed the mode
+    static_cast<void>(::fchmod(fd_.get(), S_IRUSR | S_IWUSR));
+    lent.Reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  }
   if (!lent.valid()) return ErrnoError("reopen an arena for reading", errno);
   struct flock lock = WholeFile(F_RDLCK);
   if (::fcntl(lent.get(), F_OFD_SETLK, &lock) != 0) {

@@ -24,9 +24,7 @@ struct Mapping::Region {
   ipc::mapped_region region;
   std::uint64_t size_bytes = 0;  // as was asked for; huge pages are mapped whole
   bool writable = false;
-  bool joins_pages = true;         // until that turns out to be slow, or impossible
-  std::int64_t joining_ns = 0;     // that it took so far
-  std::uint64_t joined_bytes = 0;  // that it was asked for
+  bool joins_pages = true;  // until that turns out to be slow, or impossible
 };
 
 namespace {
@@ -72,13 +70,16 @@ const void* HugePageHint(std::uint64_t size_bytes) {
 // the rest is joined to it. What cannot be joined is left as it is: small pages serve too.
 // One call for all of `bytes`: each waits for every CPU of the node once, be it long or short.
 // Source: madvise(2), MADV_COLLAPSE, Linux 6.1; it does not ask shmem_enabled.
-// Returns whether the kernel knows how; an older one does not.
+// Returns whether it is worth going on with more: an older kernel does not know how, and one call
+// that took very long says that some CPU does not answer.
 bool JoinPages(std::span<std::uint8_t> bytes) {
 #ifdef MADV_COLLAPSE
   constexpr int kCollapse = MADV_COLLAPSE;
 #else
   constexpr int kCollapse = 25;  // its number is the same on every architecture
 #endif
+  constexpr std::int64_t kPatienceNs = 5'000'000'000;
+  const std::int64_t started_ns = MonotonicNs();
   const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
   const std::uint64_t begin = (kHugePageBytes - address % kHugePageBytes) % kHugePageBytes;
   if (begin + kHugePageBytes > bytes.size()) return true;
@@ -87,16 +88,8 @@ bool JoinPages(std::span<std::uint8_t> bytes) {
     volatile std::uint8_t& first = bytes[at];
     first = first;
   }
-  return ::madvise(bytes.data() + begin, size_bytes, kCollapse) == 0 || errno != EINVAL;
-}
-
-// Whether joining still costs no more than small pages would, with some patience: a node whose CPUs
-// are all busy answers late.
-bool IsWorthJoining(std::int64_t joining_ns, std::uint64_t joined_bytes) {
-  constexpr std::int64_t kPatienceNs = 2'000'000'000;
-  constexpr std::int64_t kSmallPagesNsPerMib = 1'000'000;
-  return joining_ns <
-         kPatienceNs + static_cast<std::int64_t>(joined_bytes >> 20) * kSmallPagesNsPerMib;
+  if (::madvise(bytes.data() + begin, size_bytes, kCollapse) != 0 && errno == EINVAL) return false;
+  return MonotonicNs() - started_ns < kPatienceNs;
 }
 
 Result<ipc::mapped_region> MapAt(int fd, std::uint64_t size_bytes, ipc::mode_t mode,
@@ -157,13 +150,7 @@ Status Mapping::Populate(std::uint64_t offset, std::uint64_t size_bytes) {
   const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const std::uint64_t begin = offset / page_bytes * page_bytes;
   const std::uint64_t end = offset + size_bytes;
-  if (region_->joins_pages) {
-    const std::int64_t started_ns = MonotonicNs();
-    const bool can = JoinPages(all.subspan(begin, end - begin));
-    region_->joining_ns += MonotonicNs() - started_ns;
-    region_->joined_bytes += end - begin;
-    region_->joins_pages = can && IsWorthJoining(region_->joining_ns, region_->joined_bytes);
-  }
+  if (region_->joins_pages) region_->joins_pages = JoinPages(all.subspan(begin, end - begin));
 #ifdef MADV_POPULATE_WRITE
   constexpr int kPopulate = MADV_POPULATE_WRITE;
 #else

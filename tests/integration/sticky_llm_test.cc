@@ -140,6 +140,7 @@ TEST_F(StickyLlm, AKilledRunGoesOnWithoutDoingClaimsTwice) {
   ASSERT_TRUE(victim.Wait().has_value());
   EXPECT_TRUE(daemon_->LeaseCountBecomes(0, 1000));
   EXPECT_EQ(ReadText(folder / "verdicts"), "");
+  const std::string begun = ReadText(folder / "verdicts.partial");
 
   const Ran ran = Run(command);
 
@@ -149,6 +150,20 @@ TEST_F(StickyLlm, AKilledRunGoesOnWithoutDoingClaimsTwice) {
   EXPECT_EQ(facts.at("claims"), 24);
   const std::string verdicts = ReadText(folder / "verdicts");
   EXPECT_EQ(std::count(verdicts.begin(), verdicts.end(), '\n'), 24);
+
+  // An input that has changed since, or a partial file that is not what a run of it left.
+  const std::string header = begun.substr(0, begun.find('\n') + 1);
+  const std::string first = verdicts.substr(0, verdicts.find('\n') + 1);
+  const std::string rest = verdicts.substr(first.size());
+  for (const std::string& partial : {header + rest, header + first + first + rest}) {
+    WriteText(folder / "verdicts.partial", partial);
+    const Ran refused = Run(command);
+    EXPECT_EQ(refused.code, 65) << refused.output;
+    EXPECT_NE(refused.output.find("remove the file"), std::string::npos) << refused.output;
+  }
+  WriteText(folder / "verdicts.partial", header + first);
+  WriteText(folder / "claims", Claims(2, 24));
+  EXPECT_EQ(Run(command).code, 65);
 }
 
 TEST_F(StickyLlm, ABadLineIsReportedWithItsNumberAndTheRestGoesOn) {
@@ -223,6 +238,44 @@ TEST_F(StickyLlm, OutputThatIsNotTakenIsNoSuccess) {
     EXPECT_EQ(ran.code, 74) << ran.output;
     EXPECT_NE(ran.output.find("write to standard output"), std::string::npos) << ran.output;
   }
+}
+
+TEST_F(StickyLlm, MistakesOnTheCommandLineAreUsageErrorsWithJsonToo) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"generate", "--state", "smollm2", "-n", "x"},
+           {"generate", "--state", "smollm2", "--temperature", "-1"},
+           {"generate", "--state", "smollm2", "--top-p", "2"},
+           {"generate", "--state", "smollm2", "--dtype", "f32"},
+           {"generate", "--state", "smollm2", "--system", "x"},
+           {"generate", "--model", "x", "--wait", "1"},
+           {"generate", "--state", "no good"},
+           {"generate", "--prompt", "x"},
+           {"genrate"}}) {
+    std::vector<std::string> command = {"sticky-llm"};
+    command.insert(command.end(), words.begin(), words.end());
+    command.insert(command.end(), {"--prompt", "x", "--json"});
+    const Ran ran = Run(command);
+    EXPECT_EQ(ran.code, 64) << ran.output;
+    const json facts = json::parse(ran.output.substr(ran.output.find("\n{") + 1), nullptr, false);
+    ASSERT_TRUE(facts.is_object()) << ran.output;
+    EXPECT_EQ(facts.at("error").at("exit_code"), 64);
+  }
+}
+
+TEST_F(StickyLlm, AnOutputThatCannotBeWrittenIsSaidSo) {
+  const TempFolder folder;
+  WriteText(folder / "claims", Claims(1, 1));
+  const Ran ran = Run({"sticky-llm", "verify", "--state", "smollm2", "--input", folder / "claims",
+                       "--output", folder / "none/verdicts"});
+  EXPECT_EQ(ran.code, 74) << ran.output;
+  EXPECT_NE(ran.output.find("none/verdicts"), std::string::npos) << ran.output;
+}
+
+TEST_F(StickyLlm, UnderRunTheStateIsTheInheritedOne) {
+  const Ran ran =
+      Run({"stickyctl", "run", "--state", "smollm2", "--", ProgramPrefix() + "/bin/sticky-llm",
+           "generate", "--prompt", "x", "-n", "1"});
+  EXPECT_EQ(ran.code, 0) << ran.output;
 }
 
 // Case O08: what users ask is theirs.

@@ -41,6 +41,9 @@ Result<std::optional<std::size_t>> LabelOf(const Json& json) {
   return Bad("'label' wants SUPPORTS, REFUTES or NOT ENOUGH INFO, found " + Escape(label->dump()));
 }
 
+// Five digits after the point.
+double AsWritten(double score) { return std::round(score * 1e5) / 1e5; }
+
 }  // namespace
 
 Result<Claim> ParseClaim(std::string_view line) {
@@ -57,14 +60,15 @@ Result<Claim> ParseClaim(std::string_view line) {
 }
 
 std::size_t Verdict::best() const {
-  return static_cast<std::size_t>(std::max_element(scores.begin(), scores.end()) - scores.begin());
+  const auto best = std::max_element(
+      scores.begin(), scores.end(), [](double a, double b) { return AsWritten(a) < AsWritten(b); });
+  return static_cast<std::size_t>(best - scores.begin());
 }
 
 std::string FormatVerdict(const Verdict& verdict) {
-  constexpr double kDigits = 1e5;
   Json scores = Json::object();
   for (std::size_t i = 0; i < kLabels.size(); ++i) {
-    scores[std::string(kLabels[i])] = std::round(verdict.scores[i] * kDigits) / kDigits;
+    scores[std::string(kLabels[i])] = AsWritten(verdict.scores[i]);
   }
   Json json = {{"id", verdict.id}, {"claim", verdict.claim}};
   if (verdict.label) json["label"] = kLabels[*verdict.label];
@@ -73,15 +77,21 @@ std::string FormatVerdict(const Verdict& verdict) {
   return json.dump();
 }
 
-Result<VerdictSummary> ParseVerdict(std::string_view line) {
+Result<Verdict> ParseVerdict(std::string_view line) {
+  STICKY_ASSIGN(const Claim claim, ParseClaim(line));
   STICKY_ASSIGN(const Json json, ParseObject(line));
-  VerdictSummary summary;
-  STICKY_ASSIGN(summary.id, IdOf(json));
-  STICKY_ASSIGN(const std::optional<std::size_t> label, LabelOf(json));
-  const auto verdict = json.find("verdict");
-  if (verdict == json.end() || !verdict->is_string()) return Bad("'verdict' is missing");
-  if (label) summary.correct = verdict->get<std::string>() == kLabels[*label];
-  return summary;
+  Verdict verdict{claim.id, claim.text, claim.label, {}};
+  const auto scores = json.find("scores");
+  for (std::size_t i = 0; i < kLabels.size(); ++i) {
+    const std::string label(kLabels[i]);
+    if (scores == json.end() || !scores->is_object() || !scores->contains(label) ||
+        !(*scores)[label].is_number()) {
+      return Bad("'scores' wants a number for " + label);
+    }
+    verdict.scores[i] = (*scores)[label].get<double>();
+  }
+  if (FormatVerdict(verdict) != line) return Bad("it is not as a run writes a verdict");
+  return verdict;
 }
 
 }  // namespace sticky::llm

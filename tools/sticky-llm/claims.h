@@ -35,19 +35,15 @@ struct Verdict {
   std::optional<std::size_t> label;
   std::array<double, kLabels.size()> scores{};  // natural log-probabilities of the label texts
 
-  std::size_t best() const;  // the index of the best score; the first of equals
+  std::size_t best() const;  // the index of the best score as it is written; the first of equals
 };
 
 // One line without its end: {"id", "claim", "label"?, "verdict", "scores"}; scores have five digits
 // after the point.
 std::string FormatVerdict(const Verdict& verdict);
 
-// What a resumed run needs of a line that it wrote: which claim it was, and whether it was right.
-struct VerdictSummary {
-  std::int64_t id = 0;
-  std::optional<bool> correct;
-};
-Result<VerdictSummary> ParseVerdict(std::string_view line);
+// Errors: kCorrupt unless it is a line that FormatVerdict made.
+Result<Verdict> ParseVerdict(std::string_view line);
 
 }  // namespace sticky::llm
 

@@ -1,13 +1,16 @@
 // sticky-llm: the LLM invocation. Attaches to a state (or loads privately), does one task, exits.
 
+#include <algorithm>
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <iostream>
 #include <iterator>
 #include <string>
+#include <string_view>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -15,6 +18,7 @@
 
 #include "base/exit_codes.h"
 #include "base/text.h"
+#include "tools/client/standard_streams.h"
 #include "tools/sticky-llm/clock.h"
 #include "tools/sticky-llm/generate.h"
 #include "tools/sticky-llm/session.h"
@@ -50,9 +54,11 @@ void PrintJson(const Json& facts) {
 int Fail(const Options& options, const Error& error, Stage stage) {
   const int exit_code = ExitCode(stage, error.code);
   if (options.json) {
-    PrintJson(
-        {{"error",
-          {{"code", Name(error.code)}, {"message", error.message}, {"exit_code", exit_code}}}});
+    PrintJson({{"error",
+                {{"code", Name(error.code)},
+                 {"message", error.message},
+                 {"os_code", error.os_code},
+                 {"exit_code", exit_code}}}});
   }
   std::fprintf(stderr, "sticky-llm: %s\n", Printable(error.message).c_str());
   return exit_code;
@@ -61,9 +67,18 @@ int Fail(const Options& options, const Error& error, Stage stage) {
 // Where an attach failed decides what a scheduler can do about it: no socket is no daemon.
 Stage StageOf(const Options& options, const Error& error) {
   if (!options.model.empty()) return Stage::kModel;
+  if (error.code == Code::kInvalidArgument) return Stage::kUsage;  // the name, or the socket's path
   const bool no_daemon = error.code == Code::kUnavailable &&
                          (error.os_code == ENOENT || error.os_code == ECONNREFUSED);
   return no_daemon ? Stage::kConnect : Stage::kAnswer;
+}
+
+// Under `stickyctl run` the state is told by the environment.
+void UseInheritedState(Options& options) {
+  if (!options.state.empty() || !options.model.empty()) return;
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): no other thread of ours has been started.
+  const char* const state = std::getenv("STICKYINVOC_STATE");
+  if (state != nullptr) options.state = state;
 }
 
 DtypeChoice DtypeOf(const std::string& text) {
@@ -154,10 +169,10 @@ int RunVerify(Options& options) {
     if (!terminal) return;
     std::fprintf(stderr, "\r%lld claims\033[K", static_cast<long long>(summary.claim_count));
   };
-  const Result<VerifySummary> done =
+  client::Outcome<VerifySummary> done =
       Verify(session.value(), options.verify, clock, on_bad_line, on_progress);
   if (terminal) std::fputs("\r\033[K", stderr);
-  if (!done.ok()) return Fail(options, done.error(), Stage::kModel);
+  if (!done.ok()) return Fail(options, done.failed().error, done.failed().stage);
   const VerifySummary& summary = done.value();
   const double accuracy = summary.labelled_count == 0
                               ? 0
@@ -190,15 +205,19 @@ int RunVerify(Options& options) {
 
 void AddSource(CLI::App* command, Options& options) {
   CLI::Option_group* const source = command->add_option_group("where the model is");
-  source->add_option("--state", options.state, "a state on this node, as `stickyctl ls` shows it");
-  source->add_option("--model", options.model,
-                     "a model's file or folder, loaded by this process for itself");
-  source->require_option(1);
-  command->add_option("--socket", options.socket, "the daemon's socket, with --state");
-  command->add_option("--wait", options.wait_seconds, "with --state: seconds to wait for its load")
-      ->check(CLI::Range(0.0, 86400.0));
+  source->add_option("--state", options.state,
+                     "a state on this node, as `stickyctl ls` shows it; else $STICKYINVOC_STATE");
+  CLI::Option* const model = source->add_option(
+      "--model", options.model, "a model's file or folder, loaded by this process for itself");
+  source->require_option(0, 1);
+  command->add_option("--socket", options.socket, "with a state: the daemon's socket")
+      ->excludes(model);
+  command->add_option("--wait", options.wait_seconds, "with a state: seconds to wait for its load")
+      ->check(CLI::Range(0.0, 86400.0))
+      ->excludes(model);
   command->add_option("--dtype", options.dtype, "with --model: auto, bf16, f16 or f32")
-      ->check(CLI::IsMember({"auto", "bf16", "f16", "f32"}));
+      ->check(CLI::IsMember({"auto", "bf16", "f16", "f32"}))
+      ->needs(model);
   command->add_option("--threads", options.threads, "threads; else as many as this may run on")
       ->check(CLI::Range(1, 1024));
   command->add_flag("--timings", options.timings, "print the three clocks on stderr");
@@ -210,13 +229,18 @@ void AddGenerate(CLI::App& app, Options& options, std::function<int()>& chosen) 
   AddSource(command, options);
   GenerateOptions& generate = options.generate;
   options.prompt = command->add_option("--prompt", generate.prompt, "the prompt; else stdin");
-  command->add_flag("--chat", generate.chat, "the prompt is a user's turn of a conversation");
-  command->add_option("--system", generate.system, "with --chat: a system turn before it");
+  CLI::Option* const chat =
+      command->add_flag("--chat", generate.chat, "the prompt is a user's turn of a conversation");
+  command->add_option("--system", generate.system, "with --chat: a system turn before it")
+      ->needs(chat);
   command->add_option("-n,--tokens", generate.token_count_max, "at most so many tokens (128)")
       ->check(CLI::Range(1, 1 << 20));
-  command->add_option("--temperature", generate.sampler.temperature, "0 (greedy) is the default");
-  command->add_option("--top-p", generate.sampler.top_p, "of the probability, 1 is the default");
-  command->add_option("--top-k", generate.sampler.top_k, "best tokens, 0 (all) is the default");
+  command->add_option("--temperature", generate.sampler.temperature, "0 (greedy) is the default")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("--top-p", generate.sampler.top_p, "of the probability, 1 is the default")
+      ->check(CLI::Range(0.0, 1.0));
+  command->add_option("--top-k", generate.sampler.top_k, "best tokens, 0 (all) is the default")
+      ->check(CLI::NonNegativeNumber);
   command->add_option("--seed", generate.sampler.seed, "the same seed gives the same text");
   command->add_option("--stop", generate.stop_texts, "end before this text; may be repeated");
   command->callback([&] { chosen = [&] { return RunGenerate(options); }; });
@@ -251,7 +275,22 @@ int Main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? kExitOk : kExitUsage;
+    if (error.get_exit_code() == 0) return Finish(app.exit(error));  // --help, --version
+    options.json = std::any_of(argv, argv + argc, [](std::string_view word) {
+      return word == "--json";  // it may not have been reached
+    });
+    return Fail(
+        options,
+        Error{Code::kInvalidArgument, std::string("read the command line: ") + error.what() +
+                                          "; `sticky-llm --help` tells the commands"},
+        Stage::kUsage);
+  }
+  UseInheritedState(options);
+  if (options.state.empty() && options.model.empty()) {
+    return Fail(options,
+                Error{Code::kInvalidArgument,
+                      "find a model: give --state NAME, --model PATH, or $STICKYINVOC_STATE"},
+                Stage::kUsage);
   }
   return chosen();
 }
@@ -260,4 +299,7 @@ int Main(int argc, char** argv) {
 }  // namespace sticky::llm
 
 // NOLINTNEXTLINE(bugprone-exception-escape): what CLI11 throws before it parses is a bug of ours.
-int main(int argc, char** argv) { return sticky::llm::Main(argc, argv); }
+int main(int argc, char** argv) {
+  sticky::client::FillStandardStreams();
+  return sticky::llm::Main(argc, argv);
+}

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -68,13 +69,13 @@ Status VerdictFile::ReadEarlier(const std::string& header) {
   }
   std::size_t begin = header.size();
   for (std::size_t end; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const Result<VerdictSummary> verdict =
-        ParseVerdict(std::string_view(text).substr(begin, end - begin));
+    Result<Verdict> verdict = ParseVerdict(std::string_view(text).substr(begin, end - begin));
     if (!verdict.ok()) {
-      return Error{Code::kCorrupt, doing + ": " + verdict.error().message};
+      return Error{Code::kInvalidArgument,
+                   Format("%s: line %zu: %s; remove the file to start over", doing.c_str(),
+                          earlier_.size() + 2, verdict.error().message.c_str())};
     }
-    earlier_.push_back(verdict.value());
-    ids_.insert(verdict.value().id);
+    earlier_.push_back(std::move(verdict).value());
   }
   if (::ftruncate(fd_.get(), static_cast<off_t>(begin)) != 0) return ErrnoError(doing, errno);
   return Ok{};

@@ -6,7 +6,6 @@
 #define STICKY_TOOLS_STICKY_LLM_VERDICT_FILE_H_
 
 #include <cstdint>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -20,12 +19,13 @@ class VerdictFile {
  public:
   // Opens OUTPUT.partial: a new one, or what an earlier run left, whose last line is dropped when
   // it is not whole. `belongs_to`: one line that is the same for the same input and model.
-  // Errors: kInvalidArgument when it belongs to something else; kUnavailable when another process
-  //   is writing it; kPermissionDenied and others as the system says.
+  // Errors: kInvalidArgument when it belongs to something else, or a line, whose number is named,
+  //   is not a verdict that a run wrote; kUnavailable when another process is writing it;
+  //   kPermissionDenied and others as the system says.
   static Result<VerdictFile> Open(const std::string& output_path, const std::string& belongs_to);
 
-  const std::vector<VerdictSummary>& earlier() const { return earlier_; }
-  bool Has(std::int64_t id) const { return ids_.contains(id); }
+  // The verdicts of an earlier run, in their order.
+  const std::vector<Verdict>& earlier() const { return earlier_; }
 
   // Appends whole lines. Errors: kOutOfMemory (a full disk), kCorrupt (EIO).
   Status Append(const std::string& lines);
@@ -41,8 +41,7 @@ class VerdictFile {
   std::string output_path_;
   UniqueFd fd_;
   std::size_t header_bytes_ = 0;
-  std::vector<VerdictSummary> earlier_;
-  std::set<std::int64_t> ids_;
+  std::vector<Verdict> earlier_;
 };
 
 }  // namespace sticky::llm

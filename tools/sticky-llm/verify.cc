@@ -173,11 +173,37 @@ Result<Input> ReadClaims(const VerifyOptions& options,
   return input;
 }
 
-void Count(const VerdictSummary& verdict, VerifySummary& summary) {
+void Count(const Verdict& verdict, VerifySummary& summary) {
   ++summary.claim_count;
-  if (!verdict.correct) return;
+  if (!verdict.label) return;
   ++summary.labelled_count;
-  summary.correct_count += *verdict.correct ? 1 : 0;
+  summary.correct_count += verdict.best() == *verdict.label ? 1 : 0;
+}
+
+// A run does the claims in their order: what is done must be the input's first claims.
+Status CheckEarlier(std::span<const Verdict> earlier, std::span<const Claim> claims,
+                    const std::string& output_path) {
+  for (std::size_t i = 0; i < earlier.size(); ++i) {
+    const Verdict& verdict = earlier[i];
+    if (i < claims.size() && verdict.id == claims[i].id && verdict.claim == claims[i].text &&
+        verdict.label == claims[i].label) {
+      continue;
+    }
+    return Error{Code::kInvalidArgument,
+                 Format("resume '%s.partial': line %zu is the verdict on claim %lld, '%s', and "
+                        "claim number %zu of the input is another; the input has changed since, or "
+                        "the file: remove the file to start over",
+                        Escape(output_path).c_str(), i + 2, static_cast<long long>(verdict.id),
+                        Escape(verdict.claim.substr(0, 100)).c_str(), i + 1)};
+  }
+  return Ok{};
+}
+
+Result<VerdictFile> OpenVerdicts(const std::string& output_path, const std::string& belongs_to,
+                                 std::span<const Claim> claims) {
+  STICKY_ASSIGN(VerdictFile file, VerdictFile::Open(output_path, belongs_to));
+  STICKY_TRY(CheckEarlier(file.earlier(), claims, output_path));
+  return file;
 }
 
 }  // namespace
@@ -204,45 +230,47 @@ Result<std::vector<Verdict>> Judge(Session& session, std::span<const Claim> clai
   return verdicts;
 }
 
-Result<VerifySummary> Verify(Session& session, const VerifyOptions& options, Clock& clock,
-                             const std::function<void(std::int64_t, const Error&)>& on_bad_line,
-                             const std::function<void(const VerifySummary&)>& on_progress) {
-  STICKY_ASSIGN(const Input input, ReadClaims(options, on_bad_line));
+client::Outcome<VerifySummary> Verify(
+    Session& session, const VerifyOptions& options, Clock& clock,
+    const std::function<void(std::int64_t, const Error&)>& on_bad_line,
+    const std::function<void(const VerifySummary&)>& on_progress) {
+  STICKY_STEP(const Input input, client::During(Stage::kModel, ReadClaims(options, on_bad_line)));
   // The same claims under the same weights give the same verdicts; anything else must not be mixed.
-  STICKY_ASSIGN(
+  const std::string belongs_to =
+      Format("{\"verdicts_for\": \"%s\", \"content_digest\": \"%s\", \"prompt\": %s}",
+             Escape(options.input_path).c_str(), ToHex(session.source().content_digest()).c_str(),
+             kPromptVersion);
+  STICKY_STEP(
       VerdictFile file,
-      VerdictFile::Open(options.output_path,
-                        Format("{\"verdicts_for\": \"%s\", \"content_digest\": \"%s\", "
-                               "\"prompt\": %s}",
-                               Escape(options.input_path).c_str(),
-                               ToHex(session.source().content_digest()).c_str(), kPromptVersion)));
+      client::During(Stage::kOutput, OpenVerdicts(options.output_path, belongs_to, input.claims)));
   VerifySummary summary;
   summary.bad_line_count = input.bad_line_count;
-  for (const VerdictSummary& verdict : file.earlier()) Count(verdict, summary);
+  for (const Verdict& verdict : file.earlier()) Count(verdict, summary);
   summary.resumed_count = summary.claim_count;
   std::vector<Claim> batch;
-  for (std::size_t i = 0; i <= input.claims.size(); ++i) {
+  for (std::size_t i = file.earlier().size(); i <= input.claims.size(); ++i) {
     const bool last = i == input.claims.size();
-    if (!last && !file.Has(input.claims[i].id)) batch.push_back(input.claims[i]);
+    if (!last) batch.push_back(input.claims[i]);
     if (batch.empty() || (!last && batch.size() < static_cast<std::size_t>(options.batch)))
       continue;
     if (interrupted_by != 0) {
       summary.interrupted = true;
       return summary;
     }
-    STICKY_ASSIGN(const std::vector<Verdict> verdicts, Judge(session, batch, clock));
+    STICKY_STEP(const std::vector<Verdict> verdicts,
+                client::During(Stage::kModel, Judge(session, batch, clock)));
     std::string lines;
     for (const Verdict& verdict : verdicts) {
       lines += FormatVerdict(verdict) + "\n";
-      const bool labelled = verdict.label.has_value();
-      Count({verdict.id, labelled ? std::optional(verdict.best() == *verdict.label) : std::nullopt},
-            summary);
+      Count(verdict, summary);
     }
-    STICKY_TRY(file.Append(lines));
+    const Status added = file.Append(lines);
+    if (!added.ok()) return client::Failed{Stage::kOutput, added.error()};
     batch.clear();
     on_progress(summary);
   }
-  STICKY_TRY(file.Finish());
+  const Status finished = file.Finish();
+  if (!finished.ok()) return client::Failed{Stage::kOutput, finished.error()};
   return summary;
 }
 

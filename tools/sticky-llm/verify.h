@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "tools/client/outcome.h"
 #include "tools/sticky-llm/claims.h"
 #include "tools/sticky-llm/clock.h"
 #include "tools/sticky-llm/session.h"
@@ -47,10 +48,12 @@ Result<std::vector<Verdict>> Judge(Session& session, std::span<const Claim> clai
 // on_bad_line: told of each line that was passed over, with its number from 1.
 // on_progress: told how many claims are done, after each batch.
 // Errors: kNotFound, kPermissionDenied; kCorrupt for a bad line under `strict`; kInvalidArgument
-//   for a partial file that belongs to another input or model.
-Result<VerifySummary> Verify(Session& session, const VerifyOptions& options, Clock& clock,
-                             const std::function<void(std::int64_t, const Error&)>& on_bad_line,
-                             const std::function<void(const VerifySummary&)>& on_progress);
+//   for a partial file that belongs to another input or model; whatever keeps the output from being
+//   written.
+client::Outcome<VerifySummary> Verify(
+    Session& session, const VerifyOptions& options, Clock& clock,
+    const std::function<void(std::int64_t, const Error&)>& on_bad_line,
+    const std::function<void(const VerifySummary&)>& on_progress);
 
 }  // namespace sticky::llm
 

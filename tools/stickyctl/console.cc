@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -25,17 +26,19 @@ void Console::Print(const Json& document, const std::string& text) {
   Write(stdout, json_ ? Dump(document) + "\n" : text);
 }
 
-int Console::FailWith(int exit_code, const client::Failed& failed) {
+int Console::FailWith(int exit_code, const client::Failed& failed, Json document) {
   Write(stderr, "stickyctl: " + Printable(failed.error.message) + "\n");
   if (json_) {
-    Json document = ErrorJson(failed);
+    document.update(ErrorJson(failed));
     document["error"]["exit_code"] = exit_code;
     Write(stdout, Dump(document) + "\n");
   }
   return exit_code;
 }
 
-int Console::Fail(const client::Failed& failed) { return FailWith(failed.exit_code(), failed); }
+int Console::Fail(const client::Failed& failed, Json document) {
+  return FailWith(failed.exit_code(), failed, std::move(document));
+}
 
 int Console::Finish(int exit_code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;

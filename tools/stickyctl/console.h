@@ -25,9 +25,10 @@ class Console {
   void Print(const Json& document, const std::string& text);
 
   // Says what failed, with --json on standard output too, and gives the exit code.
-  int Fail(const client::Failed& failed);
+  // document: what is known all the same, told with --json beside the error.
+  int Fail(const client::Failed& failed, Json document = Document());
   // As Fail, where the exit code does not follow from `failed`.
-  int FailWith(int exit_code, const client::Failed& failed);
+  int FailWith(int exit_code, const client::Failed& failed, Json document = Document());
 
   // Hands everything to the kernel. exit_code, or kExitOutput when standard output did not take it.
   int Finish(int exit_code);

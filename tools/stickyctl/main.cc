@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "tools/client/standard_streams.h"
 #include "tools/stickyctl/commands.h"
 
 namespace sticky::stickyctl {
@@ -208,17 +209,10 @@ int Main(std::span<const std::string> words) {
   return console.Finish(Dispatch(console, top.command(), top));
 }
 
-// A descriptor that we open must not become the standard output that nobody gave us.
-void OpenStandardStreams() {
-  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
-    if (::fcntl(fd, F_GETFD) < 0) static_cast<void>(::open("/dev/null", O_RDWR));
-  }
-}
-
 }  // namespace
 }  // namespace sticky::stickyctl
 
 int main(int argc, char** argv) {
-  sticky::stickyctl::OpenStandardStreams();
+  sticky::client::FillStandardStreams();
   return sticky::stickyctl::Main(std::vector<std::string>(argv + 1, argv + std::max(argc, 1)));
 }

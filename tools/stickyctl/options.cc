@@ -87,8 +87,8 @@ Result<std::uint32_t> Options::WaitMs(std::uint32_t otherwise_ms) const {
   const bool plain = !text->empty() && text->find_first_not_of("0123456789.") == std::string::npos;
   char* end = nullptr;
   const double seconds = std::strtod(text->c_str(), &end);
-  if (!plain || *end != '\0' || !(seconds * 1000 <= wire::kWaitMsMax)) {
-    return Usage(Format("option '--wait=%s': want seconds, 0 to %u", Escape(*text).c_str(),
+  if (!plain || *end != '\0' || !(seconds * 1000 >= 1 && seconds * 1000 <= wire::kWaitMsMax)) {
+    return Usage(Format("option '--wait=%s': want seconds, 0.001 to %u", Escape(*text).c_str(),
                         wire::kWaitMsMax / 1000));
   }
   return static_cast<std::uint32_t>(std::llround(seconds * 1000));

@@ -156,9 +156,18 @@ int Evict(const Request& request, Console& console) {
   document["state"] = StateJson(reply.value().state);
   document["freed"] = reply.value().freed;
   document["leases"] = LeasesJson(reply.value().leases);
-  console.Print(document, EvictText(reply.value()));
   // Whoever waits wants it gone; without --wait it is enough that it will go.
-  return reply.value().freed || wait_ms.value() == 0 ? kExitOk : kExitTryAgain;
+  if (reply.value().freed || wait_ms.value() == 0) {
+    console.Print(document, EvictText(reply.value()));
+    return kExitOk;
+  }
+  const Error late{
+      Code::kUnavailable,
+      Format("evict '%s': it is still there after %.3g s of waiting, and goes when its "
+             "last user ends; wait longer, or end those that `stickyctl leases` shows",
+             reply.value().state.name.c_str(), wait_ms.value() / 1000.0)};
+  if (!console.json()) console.Print(document, EvictText(reply.value()));
+  return console.Fail({Stage::kAnswer, late}, std::move(document));
 }
 
 int Hold(const Request& request, Console& console) {

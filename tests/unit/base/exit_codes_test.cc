@@ -52,7 +52,8 @@ TEST(ExitCodes, TheTableInTheDocsIsTheMapping) {
       {"reaching a daemon", Stage::kConnect},
       {"talking to it", Stage::kTalk},
       {"the daemon said no", Stage::kAnswer},
-      {"starting a daemon", Stage::kServe}};
+      {"starting a daemon", Stage::kServe},
+      {"writing a file of results", Stage::kOutput}};
   ASSERT_EQ(stages.size(), static_cast<std::size_t>(kStageCount));
 
   const Row& headings = rows.at("while");

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -69,6 +70,17 @@ TEST(HostArena, SealedArenaCannotBeMappedWritableNotEvenThroughProc) {
     EXPECT_EQ(::mmap(nullptr, kBytes, PROT_WRITE, MAP_SHARED, reopened.get(), 0), MAP_FAILED);
     EXPECT_LT(::write(reopened.get(), "x", 1), 0);
   }
+}
+
+// A borrower of the daemon's uid owns the file as much as the daemon does.
+TEST(HostArena, ABorrowerWhoForbidsReadingStopsNoOtherBorrower) {
+  const auto borrow_twice = [] {
+    if (::geteuid() == 0 && ::setresuid(65534, 65534, 65534) != 0) return false;
+    const HostArena arena = Published();
+    const Result<UniqueFd> first = arena.Lend();
+    return first.ok() && ::fchmod(first.value().get(), 0) == 0 && arena.Lend().ok();
+  };
+  EXPECT_EXIT(::_exit(borrow_twice() ? 0 : 1), ::testing::ExitedWithCode(0), "");
 }
 
 TEST(HostArena, LentMappingCannotBeMadeWritable) {

@@ -51,9 +51,26 @@ TEST(FormatVerdict, IsOneLineThatReadsBack) {
   const std::string line = FormatVerdict(Sample(9));
   EXPECT_EQ(line.find('\n'), std::string::npos);
   EXPECT_NE(line.find(R"("SUPPORTS":-1.0,)"), std::string::npos) << line;
-  const VerdictSummary summary = ParseVerdict(line).value();
-  EXPECT_EQ(summary.id, 9);
-  EXPECT_EQ(summary.correct, true);
+  const Verdict verdict = ParseVerdict(line).value();
+  EXPECT_EQ(verdict.id, 9);
+  EXPECT_EQ(verdict.label, 2u);
+  EXPECT_EQ(verdict.best(), 2u);
+}
+
+TEST(ParseVerdict, RefusesWhatNoRunWrote) {
+  const std::string line = FormatVerdict(Sample(9));
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = line;
+    const std::size_t at = changed.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    return changed.replace(at, from.size(), to);
+  };
+  for (const std::string& changed :
+       {with(R"("verdict":"NOT ENOUGH INFO")", R"("verdict":"REFUTES")"),
+        with(R"("REFUTES":-2.5,)", ""), with("-2.5", "\"-2.5\""), with("-2.5", "-2.500001"),
+        with(R"({"id":9,)", R"({ "id":9,)"), line + " ", line.substr(0, line.size() - 1)}) {
+    EXPECT_THAT(ParseVerdict(changed), FailsWith(Code::kCorrupt)) << changed;
+  }
 }
 
 TEST(Verdict, OfEqualScoresTheFirstWins) {
@@ -80,11 +97,22 @@ TEST(VerdictFile, ResumesBehindTheLastWholeLine) {
 
   VerdictFile file = VerdictFile::Open(folder / "out", "header").value();
 
-  EXPECT_TRUE(file.Has(1));
-  EXPECT_EQ(file.earlier().size(), 1u);
+  ASSERT_EQ(file.earlier().size(), 1u);
+  EXPECT_EQ(file.earlier()[0].id, 1);
   ASSERT_THAT(file.Append(FormatVerdict(Sample(2)) + "\n"), IsOk());
   ASSERT_THAT(file.Finish(), IsOk());
   EXPECT_EQ(ReadText(folder / "out"), line + FormatVerdict(Sample(2)) + "\n");
+}
+
+TEST(VerdictFile, ADamagedLineIsRefusedByItsNumber) {
+  const TempFolder folder;
+  WriteText(folder / "out.partial", "header\n" + FormatVerdict(Sample(1)) + "\nnonsense\n");
+
+  const Result<VerdictFile> file = VerdictFile::Open(folder / "out", "header");
+
+  ASSERT_THAT(file, FailsWith(Code::kInvalidArgument));
+  EXPECT_NE(file.error().message.find("line 3"), std::string::npos) << file.error().message;
+  EXPECT_NE(file.error().message.find("remove the file"), std::string::npos);
 }
 
 TEST(VerdictFile, OfAnotherModelIsRefused) {

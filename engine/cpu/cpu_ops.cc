@@ -1,13 +1,17 @@
 // The CPU's Ops, and the one function by which the module is entered.
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
-#include <cstdlib>
+#include <cstdint>
 #include <cstring>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include <cpuid.h>
 #include <omp.h>
+#include <sys/mman.h>
 
 #include "base/text.h"
 #include "engine/cpu/kernels.h"
@@ -19,6 +23,7 @@ namespace sticky::engine::cpu {
 namespace {
 
 constexpr std::size_t kAlignment = 64;  // bytes; a cache line
+constexpr std::size_t kHugePageBytes = 2u << 20;
 // Rows that one call of oneDNN gets at most. Up to here, and in whole blocks, its kernels sum every
 // row in the same order, however many there are (measured with AVX2); past it they do not.
 constexpr int kCallRowsMax = 4 * kRowBlock;
@@ -50,27 +55,33 @@ class CpuOps : public Ops {
     if (thread_count > 0) omp_set_num_threads(thread_count);
   }
 
-  // calloc, since pages of a large cache that are never used then never exist. What it returned is
-  // kept in front of the aligned memory.
+  // Pages that are never used never exist. Large memory gets huge pages where the kernel allows: a
+  // short-lived process pays more for thousands of page faults than for a few pages too many.
   Result<float*> Allocate(std::size_t count) override {
-    constexpr std::size_t kFront = kAlignment + sizeof(void*);
-    void* const whole = std::calloc(1, count * sizeof(float) + kFront);
-    if (whole == nullptr) {
-      return Error{Code::kOutOfMemory,
-                   Format("allocate %zu numbers for activations or a cache", count)};
+    const std::size_t size_bytes = count * sizeof(float);
+    const std::size_t whole_bytes =
+        size_bytes < kHugePageBytes ? size_bytes : size_bytes + kHugePageBytes;
+    void* const whole = ::mmap(nullptr, whole_bytes, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, /*offset=*/0);
+    if (whole == MAP_FAILED) {
+      return ErrnoError(Format("allocate %zu bytes for activations or a cache", size_bytes), errno);
     }
-    char* const end = static_cast<char*>(whole) + kFront;
-    auto* const memory =
-        reinterpret_cast<float*>(end - reinterpret_cast<std::uintptr_t>(end) % kAlignment);
-    std::memcpy(reinterpret_cast<char*>(memory) - sizeof whole, &whole, sizeof whole);
-    return memory;
+    char* memory = static_cast<char*>(whole);
+    if (size_bytes >= kHugePageBytes) {
+      memory += (kHugePageBytes - reinterpret_cast<std::uintptr_t>(whole) % kHugePageBytes) %
+                kHugePageBytes;
+      static_cast<void>(::madvise(memory, size_bytes, MADV_HUGEPAGE));
+    }
+    auto* const floats = reinterpret_cast<float*>(memory);
+    mappings_[floats] = {whole, whole_bytes};
+    return floats;
   }
 
   void Free(float* memory) override {
-    if (memory == nullptr) return;
-    void* whole = nullptr;
-    std::memcpy(&whole, reinterpret_cast<const char*>(memory) - sizeof whole, sizeof whole);
-    std::free(whole);
+    const auto found = mappings_.find(memory);
+    if (found == mappings_.end()) return;
+    ::munmap(found->second.first, found->second.second);
+    mappings_.erase(found);
   }
 
   Status Copy(float* to, const float* from, std::size_t count) override {
@@ -172,16 +183,23 @@ class CpuOps : public Ops {
     return InTiles(x, row_count, w, y);
   }
 
-  // Inputs that must not be rounded are multiplied in two parts, the rounded ones and what rounding
-  // took off.
+  // Inputs that must not be rounded are multiplied in two parts, as twice as many rows: the rounded
+  // ones and what rounding took off.
   Status InBf16(const float* x, int row_count, const WeightMatrix& w, float* y, Inputs inputs) {
     const std::size_t count =
         static_cast<std::size_t>(row_count) * static_cast<std::size_t>(w.columns);
     rounded_.resize(std::max(rounded_.size(), 2 * count));
-    std::uint16_t* const rest = inputs == Inputs::kAsTheyAre ? rounded_.data() + count : nullptr;
-    kernels_.to_bf16(x, count, rounded_.data(), rest);
-    STICKY_TRY(bf16_.Run(rounded_.data(), row_count, w, /*add=*/false, y));
-    return rest == nullptr ? Status(Ok{}) : bf16_.Run(rest, row_count, w, /*add=*/true, y);
+    if (inputs == Inputs::kMayBeRounded) {
+      kernels_.to_bf16(x, count, rounded_.data(), /*rest=*/nullptr);
+      return bf16_.Run(rounded_.data(), row_count, w, y);
+    }
+    kernels_.to_bf16(x, count, rounded_.data(), rounded_.data() + count);
+    const std::size_t out_count =
+        static_cast<std::size_t>(row_count) * static_cast<std::size_t>(w.rows);
+    scratch_.resize(std::max(scratch_.size(), 2 * out_count));
+    STICKY_TRY(bf16_.Run(rounded_.data(), 2 * row_count, w, scratch_.data()));
+    for (std::size_t i = 0; i < out_count; ++i) y[i] = scratch_[i] + scratch_[out_count + i];
+    return Ok{};
   }
 
   // In float32, a tile of outputs for each call of the library, and each call on one thread: cut
@@ -217,6 +235,7 @@ class CpuOps : public Ops {
                                          row_count, w.columns, w.columns, w.rows, refused)};
   }
 
+  std::map<float*, std::pair<void*, std::size_t>> mappings_;  // what Allocate gave: all that it got
   const KernelTable& kernels_;
   Bf16MatMul bf16_;
   std::vector<std::uint16_t> rounded_;

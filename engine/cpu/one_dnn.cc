@@ -19,7 +19,7 @@ int SgemmTransposed(const float* x, int row_count, const float* w, int out_count
 }
 
 struct Bf16MatMul::Impl {
-  using Shape = std::tuple<int, int, int, bool>;  // rows, outputs, depth, add
+  using Shape = std::tuple<int, int, int>;  // rows, outputs, depth
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
   std::map<Shape, dnnl::matmul> products;  // a handful: the shapes of one model's layers
@@ -32,8 +32,8 @@ struct Bf16MatMul::Impl {
             transposed ? dnnl::memory::format_tag::ba : dnnl::memory::format_tag::ab};
   }
 
-  const dnnl::matmul& Product(int rows, const WeightMatrix& w, bool add) {
-    const Shape shape(rows, w.rows, w.columns, add);
+  const dnnl::matmul& Product(int rows, const WeightMatrix& w) {
+    const Shape shape(rows, w.rows, w.columns);
     if (const auto found = products.find(shape); found != products.end()) return found->second;
     if (products.size() >= kProductsMax) products.clear();
     using dnnl::memory;
@@ -41,14 +41,7 @@ struct Bf16MatMul::Impl {
         Desc(rows, w.columns, memory::data_type::bf16, /*transposed=*/false),
         Desc(w.columns, w.rows, memory::data_type::bf16, /*transposed=*/true),
         Desc(rows, w.rows, memory::data_type::f32, /*transposed=*/false));
-    dnnl::primitive_attr attributes;
-    if (add) {
-      dnnl::post_ops after;
-      after.append_sum();
-      attributes.set_post_ops(after);
-    }
-    return products
-        .emplace(shape, dnnl::matmul(dnnl::matmul::primitive_desc(desc, attributes, engine)))
+    return products.emplace(shape, dnnl::matmul(dnnl::matmul::primitive_desc(desc, engine)))
         .first->second;
   }
 };
@@ -62,11 +55,10 @@ bool Bf16MatMul::available() const {
          dnnl_cpu_isa_avx512_core_bf16;
 }
 
-Status Bf16MatMul::Run(const std::uint16_t* x, int row_count, const WeightMatrix& w, bool add,
-                       float* y) {
+Status Bf16MatMul::Run(const std::uint16_t* x, int row_count, const WeightMatrix& w, float* y) {
   try {
     if (impl_ == nullptr) impl_ = std::make_unique<Impl>();
-    const dnnl::matmul& product = impl_->Product(row_count, w, add);
+    const dnnl::matmul& product = impl_->Product(row_count, w);
     using dnnl::memory;
     const auto bf16 = memory::data_type::bf16;
     // oneDNN's handles are not const; it reads these two only.

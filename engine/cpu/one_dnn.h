@@ -27,9 +27,9 @@ class Bf16MatMul {
   // Whether oneDNN has bf16 instructions to use: those of the CPU, less what ONEDNN_MAX_CPU_ISA
   // forbids. Where it has none, it would be slower than float32, or refuse.
   bool available() const;
-  // x: bfloat16 [row_count, w.columns]   add: to what y has, instead of replacing it. Errors:
+  // x: bfloat16 [row_count, w.columns]. Errors:
   // kInternal with oneDNN's message; kOutOfMemory.
-  Status Run(const std::uint16_t* x, int row_count, const WeightMatrix& w, bool add, float* y);
+  Status Run(const std::uint16_t* x, int row_count, const WeightMatrix& w, float* y);
 
  private:
   struct Impl;

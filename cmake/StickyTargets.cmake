@@ -36,9 +36,9 @@ endif()
 # property, since gtest_discover_tests() takes lists apart.
 set(sticky_test_properties "")
 if(STICKY_SANITIZE MATCHES "address")
-  # intercept_tls_get_addr=0: in front of oneDNN's thread-locals, which come with a module that is
-  # opened at run time, the leak check of GCC 12 takes what it finds for a header of glibc 2.19 and
-  # dies on where it points.
+  # intercept_tls_get_addr=0: without it the leak check of GCC 12 dies in threads of libgomp, on the
+  # thread-locals of a module that is opened at run time. Why was not found out; the crash goes away
+  # with one thread.
   set(sticky_test_properties
     ENVIRONMENT "ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1:intercept_tls_get_addr=0"
     ENVIRONMENT_MODIFICATION "UBSAN_OPTIONS=set:print_stacktrace=1")

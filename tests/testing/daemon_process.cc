@@ -70,6 +70,13 @@ bool DaemonProcess::LeaseCountBecomes(std::uint32_t count, std::int64_t deadline
 std::optional<pid_t> DaemonProcess::LoaderPid() const {
   const std::vector<pid_t> children = ChildrenOf(pid());
   if (children.empty()) return std::nullopt;
+  // Between fork and exec it is still the daemon, which waits for that exec: to stop it there would
+  // stop both.
+  const auto program_of = [](pid_t process) {
+    std::error_code error;
+    return std::filesystem::read_symlink(Format("/proc/%d/exe", process), error);
+  };
+  if (program_of(children.front()) == program_of(pid())) return std::nullopt;
   return children.front();
 }
 

@@ -167,6 +167,13 @@ Result<YamlMapping> YamlMapping::Parse(std::string_view text, const std::string&
                  Format("%s: %zu bytes, at most %zu are read", Escape(file_name).c_str(),
                         text.size(), kYamlBytesMax)};
   }
+  // YAML has no such byte; yaml-cpp would read it as an escape of what follows.
+  if (const std::size_t at = text.find('\0'); at != std::string_view::npos) {
+    return Error{
+        Code::kInvalidArgument,
+        Format("%s:%td: a NUL byte, which YAML does not allow", Escape(file_name).c_str(),
+               1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'))};
+  }
   try {
     std::istringstream events{std::string(text)};
     YAML::Parser parser(events);

@@ -134,6 +134,15 @@ TEST(Template, MessagesCarryNoTerminalEscapes) {
   EXPECT_EQ(made.error().message.find('\x1b'), std::string::npos) << made.error().message;
 }
 
+TEST(Template, ANulByteIsRefusedAtItsLineAndNeverReadAsSomethingElse) {
+  using namespace std::string_literals;
+  const Result<Template> made =
+      ParseTemplate("name: x\nsource:\n  path: /m/a\0b\n"s, "/", "t.yaml");
+
+  ASSERT_THAT(made, FailsWith(Code::kInvalidArgument));
+  EXPECT_THAT(made.error().message, StartsWith("t.yaml:3: a NUL byte"));
+}
+
 TEST(Template, BombsOfAliasesDepthAndSizeEndEarly) {
   std::string aliases = "a: &a [x,x,x,x,x,x,x,x,x]\n";
   for (char name = 'b'; name <= 'i'; ++name) {

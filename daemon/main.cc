@@ -176,11 +176,17 @@ Status Serve(const Options& options) {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGHUP, SIG_IGN);  // a terminal that closes does not take the node's states along
   RaiseDescriptorLimit();
-  STICKY_ASSIGN(const std::unique_ptr<SocketHome> home, SocketHome::Open(path));
+  Result<std::unique_ptr<SocketHome>> home = SocketHome::Open(path);
+  if (!home.ok()) {
+    Error error = home.error();
+    if (!options.socket)
+      error.message += "; --socket PATH or $STICKYINVOC_SOCKET names another place";
+    return error;
+  }
   const Logger logger(options.log_level);
   Loop loop;
   {
-    Coordinator coordinator(loop, *home, logger, coordinator_options);
+    Coordinator coordinator(loop, *home.value(), logger, coordinator_options);
     STICKY_TRY(coordinator.Start());
     const SignalWatcher on_term(loop, SIGTERM, [&] { coordinator.ShutDown(); });
     const SignalWatcher on_int(loop, SIGINT, [&] { coordinator.ShutDown(); });

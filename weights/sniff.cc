@@ -43,6 +43,9 @@ Result<WeightFormat> SniffFormat(const SourceFile& file) {
   if (StartsAsText(head) && head[0] == '<') {
     return NotWeights(file, "this is a web page, not the weights; download the real file");
   }
+  if (StartsAsText(head)) {
+    return NotWeights(file, "it begins as text: this is neither GGUF nor safetensors");
+  }
   if (head.starts_with("PK\x03\x04") || head.starts_with("\x80\x02")) {
     return NotWeights(file,
                       "this is a PyTorch checkpoint, which is not read; convert it to safetensors",

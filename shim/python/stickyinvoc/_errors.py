@@ -21,7 +21,7 @@ class InvalidArgument(Error, ValueError):
 
 
 class NotFound(Error, KeyError):
-    """No such state, tensor or asset."""
+    """No such state, tensor or asset; or no libstickyinvoc."""
 
     code = 2
 

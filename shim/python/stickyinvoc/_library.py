@@ -4,7 +4,7 @@ import ctypes
 import os
 import pathlib
 
-from ._errors import Internal, from_code
+from ._errors import NotFound, from_code
 
 RANK_MAX = 8
 _SONAME = "libstickyinvoc.so.0"
@@ -131,7 +131,7 @@ def _open():
             function.restype = result
             function.argtypes = arguments
         return library
-    raise Internal(
+    raise NotFound(
         "open libstickyinvoc: " + "; ".join(reasons) + "; set STICKYINVOC_LIBRARY to its path"
     )
 

@@ -407,6 +407,10 @@ TEST(LoadPlan, PointersAndCheckpointsOfOtherFormatsAreNamedForWhatTheyAre) {
   gguf.Add("m.gguf", pointer);
   EXPECT_THAT(Plan(gguf).error().message, HasSubstr("Git-LFS pointer"));
 
+  MemoryModel text;
+  text.Add("notes.txt", "Dear diary, today");
+  EXPECT_THAT(Plan(text).error().message, HasSubstr("neither GGUF nor safetensors"));
+
   MemoryModel pickle;
   pickle.Add("pytorch_model.bin", std::string("PK\x03\x04", 4) + std::string(100, '\0'));
   const auto refused = Plan(pickle);

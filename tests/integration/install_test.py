@@ -130,7 +130,7 @@ class InstallTest(unittest.TestCase):
         shutil.copy(example, project / "user.c")
         build = project / "build"
         self.run_command(
-            "cmake", "-S", project, "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}"
+            "cmake", "-G", "Ninja", "-S", project, "-B", build, f"-DCMAKE_PREFIX_PATH={self.prefix}"
         )
         self.run_command("cmake", "--build", build)
         self.assertEqual(self.run_command(build / "user_cxx"), "a.f32\nb.bf16\n")

@@ -29,10 +29,12 @@ struct CtlResult {
 class CtlRun {
  public:
   // words: after the program's name. before_exec: in the child, async-signal-safe calls only.
+  // program: another place of the program, when who it runs as cannot reach the usual one.
   explicit CtlRun(const std::vector<std::string>& words,
-                  const std::function<void()>& before_exec = {}) {
+                  const std::function<void()>& before_exec = {},
+                  const std::string& program = ProgramPrefix() + "/bin/stickyctl") {
     Process::Options start;
-    start.command = {ProgramPrefix() + "/bin/stickyctl"};
+    start.command = {program};
     start.command.insert(start.command.end(), words.begin(), words.end());
     const std::string out = folder_ / "out";
     const std::string err = folder_ / "err";

@@ -14,10 +14,6 @@ constexpr std::size_t kFilesPerPart = 128;
 static_assert(kFilesPerPart <= wire::kFdsPerFrameMax);
 static_assert(kFilesPerPart * (wire::kFileNameBytesMax + 64) < wire::kFrameBytesMax);
 
-constexpr const char* kHowToStart =
-    "; to start one: `stickyd`, or `systemctl --user start stickyd.socket`; the path is what "
-    "--socket, $STICKYINVOC_SOCKET or $XDG_RUNTIME_DIR/stickyinvoc/stickyd.sock say";
-
 }  // namespace
 
 Outcome<DaemonClient> DaemonClient::Connect(const std::optional<std::string>& path) {
@@ -29,10 +25,7 @@ Outcome<DaemonClient> DaemonClient::Connect(const std::optional<std::string>& pa
   }
   Result<UniqueFd> socket = wire::Connect(where, Deadline::AfterMs(kAnswerMs));
   if (!socket.ok()) {
-    Error error = socket.error();
-    const bool none = error.code == Code::kUnavailable || error.code == Code::kNotFound;
-    if (none) error.message += kHowToStart;
-    return Failed{Stage::kConnect, error};
+    return Failed{Stage::kConnect, socket.error()};
   }
   return DaemonClient(where, std::move(socket).value());
 }

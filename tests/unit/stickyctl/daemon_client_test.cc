@@ -51,8 +51,8 @@ TEST(DaemonClient, NoSocketSaysHowToStartADaemon) {
 
   ASSERT_THAT(client, FailedAt(Stage::kConnect, Code::kUnavailable));
   EXPECT_THAT(client.failed().error.message, HasSubstr("/tmp/sticky-no-such/s"));
-  EXPECT_THAT(client.failed().error.message, HasSubstr("systemctl --user start"));
-  EXPECT_THAT(client.failed().error.message, HasSubstr("$STICKYINVOC_SOCKET"));
+  EXPECT_THAT(client.failed().error.message, HasSubstr("start stickyd"));
+  EXPECT_THAT(client.failed().error.message, HasSubstr("STICKYINVOC_SOCKET"));
 }
 
 TEST(DaemonClient, ARefusalKeepsTheDaemonsCodeAndWords) {

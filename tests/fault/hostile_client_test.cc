@@ -318,6 +318,12 @@ class FewDescriptors : public ::testing::Test {
  protected:
   static constexpr int kDescriptors = 1024;
   FewDescriptors() : daemon_(Options()) {
+    // The crowd is this process: it must not run out before the daemon does.
+    rlimit own{};
+    ::getrlimit(RLIMIT_NOFILE, &own);
+    own.rlim_cur = own.rlim_max;
+    ::setrlimit(RLIMIT_NOFILE, &own);
+    EXPECT_GT(own.rlim_cur, rlim_t{2} * kDescriptors);
     const std::string path = daemon_.folder() / "m.safetensors";
     WriteTensorFile(path, 1 << 16);
     EXPECT_THAT(daemon_.Client().Load(LoadRequestFor("m"), path), IsOk());

@@ -24,6 +24,9 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;  // bytes; a cache line
 constexpr std::size_t kHugePageBytes = 2u << 20;
+// Memory from this size on is given huge pages. Smaller buffers are seldom filled to the end, and
+// clearing the rest of a huge page costs a short-lived process more than its page faults do.
+constexpr std::size_t kHugeMemoryBytes = 2 * kHugePageBytes;
 // Rows that one call of oneDNN gets at most. Up to here, and in whole blocks, its kernels sum every
 // row in the same order, however many there are (measured with AVX2); past it they do not.
 constexpr int kCallRowsMax = 4 * kRowBlock;
@@ -55,19 +58,18 @@ class CpuOps : public Ops {
     if (thread_count > 0) omp_set_num_threads(thread_count);
   }
 
-  // Pages that are never used never exist. Large memory gets huge pages where the kernel allows: a
-  // short-lived process pays more for thousands of page faults than for a few pages too many.
+  // Pages that are never used never exist. Large memory gets huge pages where the kernel allows.
   Result<float*> Allocate(std::size_t count) override {
     const std::size_t size_bytes = count * sizeof(float);
     const std::size_t whole_bytes =
-        size_bytes < kHugePageBytes ? size_bytes : size_bytes + kHugePageBytes;
+        size_bytes < kHugeMemoryBytes ? size_bytes : size_bytes + kHugePageBytes;
     void* const whole = ::mmap(nullptr, whole_bytes, PROT_READ | PROT_WRITE,
                                MAP_PRIVATE | MAP_ANONYMOUS, /*fd=*/-1, /*offset=*/0);
     if (whole == MAP_FAILED) {
       return ErrnoError(Format("allocate %zu bytes for activations or a cache", size_bytes), errno);
     }
     char* memory = static_cast<char*>(whole);
-    if (size_bytes >= kHugePageBytes) {
+    if (size_bytes >= kHugeMemoryBytes) {
       memory += (kHugePageBytes - reinterpret_cast<std::uintptr_t>(whole) % kHugePageBytes) %
                 kHugePageBytes;
       static_cast<void>(::madvise(memory, size_bytes, MADV_HUGEPAGE));

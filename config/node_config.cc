@@ -28,7 +28,7 @@ Result<NodeConfig> ParseNodeConfig(std::string_view text, const std::string& fil
   STICKY_TRY(memory.OnlyKeys({"host"}));
   STICKY_ASSIGN(const auto host, memory.Text("host"));
   if (host && *host != "auto") {
-    STICKY_ASSIGN(config.memory_host_bytes, memory.Bytes("host"));
+    STICKY_ASSIGN(config.memory_host_bytes, memory.Bytes("host", kMemoryBytesMin));
   }
 
   STICKY_ASSIGN(const YamlMapping limits, top.Mapping("limits"));

@@ -15,6 +15,9 @@
 
 namespace sticky::config {
 
+// A smaller budget is a unit that was forgotten.
+inline constexpr std::uint64_t kMemoryBytesMin = 1u << 20;
+
 struct NodeConfig {
   std::optional<std::uint64_t> memory_host_bytes;  // memory.host; absent: a safe share is taken
   std::uint32_t connection_count_max = 4096;       // limits.connections

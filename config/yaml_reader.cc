@@ -281,12 +281,17 @@ Result<std::optional<std::uint32_t>> YamlMapping::Number(std::string_view key, s
   return std::optional<std::uint32_t>(value);
 }
 
-Result<std::optional<std::uint64_t>> YamlMapping::Bytes(std::string_view key) const {
+Result<std::optional<std::uint64_t>> YamlMapping::Bytes(std::string_view key,
+                                                        std::uint64_t least) const {
   STICKY_ASSIGN(const std::optional<std::string> text, Text(key));
   if (!text) return std::optional<std::uint64_t>();
   const Result<std::uint64_t> bytes = ParseByteCount(*text);
   if (!bytes.ok()) {
     return At(key, "'" + impl_->Named(key) + "' wants a size such as 8GiB, found '" +
+                       Escape(*text) + "'");
+  }
+  if (bytes.value() < least) {
+    return At(key, "'" + impl_->Named(key) + "' wants " + ByteCount(least) + " or more, found '" +
                        Escape(*text) + "'");
   }
   return std::optional<std::uint64_t>(bytes.value());

@@ -40,7 +40,7 @@ class YamlMapping {
   Result<std::optional<bool>> Bool(std::string_view key) const;
   Result<std::optional<std::uint32_t>> Number(std::string_view key, std::uint32_t least,
                                               std::uint32_t most) const;
-  Result<std::optional<std::uint64_t>> Bytes(std::string_view key) const;
+  Result<std::optional<std::uint64_t>> Bytes(std::string_view key, std::uint64_t least) const;
 
   // An error at the place of `key` (of the mapping when it is absent): "FILE:LINE:COLUMN: what".
   Error At(std::string_view key, const std::string& what) const;

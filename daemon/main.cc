@@ -73,7 +73,13 @@ Status SetOption(Options& options, int found, const char* value) {
       options.config = value;
       return Ok{};
     case 'm': {
-      STICKY_ASSIGN(options.memory_bytes, ParseByteCount(value));
+      STICKY_ASSIGN(const std::uint64_t bytes, ParseByteCount(value));
+      if (bytes < config::kMemoryBytesMin) {
+        return Error{Code::kInvalidArgument,
+                     Format("read --memory '%s': that is %llu bytes; want 1MiB or more, as 8GiB",
+                            Escape(value).c_str(), static_cast<unsigned long long>(bytes))};
+      }
+      options.memory_bytes = bytes;
       return Ok{};
     }
     case 'l': {
@@ -183,7 +189,7 @@ Status Serve(const Options& options) {
       error.message += "; --socket PATH or $STICKYINVOC_SOCKET names another place";
     return error;
   }
-  const Logger logger(options.log_level);
+  Logger logger(options.log_level);
   Loop loop;
   {
     Coordinator coordinator(loop, *home.value(), logger, coordinator_options);

@@ -84,7 +84,16 @@ class TreeBuilder : public nlohmann::json_sax<json> {
 
 }  // namespace
 
+std::string NotJsonReason(std::string_view text) {
+  if (text.substr(0, 3) == "\xef\xbb\xbf") return "not JSON: it begins with a byte order mark";
+  const std::size_t nul = text.find('\0');
+  return nul == std::string_view::npos ? "" : Format("not JSON: byte %zu is NUL", nul);
+}
+
 Result<nlohmann::json> ParseJson(std::string_view text, const std::string& what) {
+  if (const std::string reason = NotJsonReason(text); !reason.empty()) {
+    return Error{Code::kCorrupt, "read '" + Escape(what) + "': " + reason};
+  }
   TreeBuilder builder;
   bool parsed = false;
   try {

@@ -18,6 +18,10 @@ namespace sticky::weights {
 
 inline constexpr std::size_t kJsonDepthMax = 64;
 
+// Why a text cannot be JSON although the library would take it: it passes over a byte order mark,
+// and ends at a NUL byte without a look at what follows. Empty when there is neither.
+std::string NotJsonReason(std::string_view text);
+
 // `what`: the file's name, for messages.
 // Errors: kCorrupt for text that is not JSON (with the byte where it stops being so), for a key
 //   that an object has twice, and past kJsonDepthMax.

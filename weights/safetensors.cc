@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "weights/json_text.h"
 #include "weights/load_plan.h"
 
 namespace sticky::weights {
@@ -73,7 +74,9 @@ class HeaderReader : public nlohmann::json_sax<json> {
   bool null() override { return Scalar("null"); }
   bool boolean(bool) override { return Scalar("a boolean"); }
   bool binary(binary_t&) override { return Scalar("binary"); }
-  bool number_float(number_float_t, const string_t&) override { return Scalar("a fraction"); }
+  bool number_float(number_float_t, const string_t& text) override {
+    return Scalar("the number " + Escape(text) + ", which is not whole or too large");
+  }
   bool number_unsigned(number_unsigned_t value) override {
     if (at_ != At::kArray) return Scalar("a number");
     if (Numbers().size() == kRankMax) return Refuse(BadField() + ": too many numbers");
@@ -160,7 +163,7 @@ class HeaderReader : public nlohmann::json_sax<json> {
     return false;
   }
   // A value of a kind that may not stand here.
-  bool Scalar(const char* kind) {
+  bool Scalar(const std::string& kind) {
     switch (at_) {
       case At::kStart:
         return Refuse(std::string("header not an object but ") + kind);
@@ -288,6 +291,10 @@ Status CheckCoverage(const SourceFile& file, const std::vector<SafetensorsTensor
 
 Result<std::vector<SafetensorsTensor>> ReadSafetensors(const SourceFile& file) {
   STICKY_ASSIGN(const std::vector<std::uint8_t> text, ReadHeaderText(file));
+  const std::string_view header(reinterpret_cast<const char*>(text.data()), text.size());
+  if (const std::string reason = NotJsonReason(header); !reason.empty()) {
+    return Refused(file, "header " + reason);
+  }
   HeaderReader reader;
   bool parsed = false;
   try {

@@ -69,7 +69,7 @@ Status AddFiles(FileBundle& bundle, const wire::LoadRequest& load, const wire::F
 
 }  // namespace
 
-Coordinator::Coordinator(Loop& loop, SocketHome& home, const Logger& logger,
+Coordinator::Coordinator(Loop& loop, SocketHome& home, Logger& logger,
                          const CoordinatorOptions& options)
     : loop_(loop),
       home_(home),

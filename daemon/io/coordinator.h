@@ -39,8 +39,7 @@ struct CoordinatorOptions {
 
 class Coordinator {
  public:
-  Coordinator(Loop& loop, SocketHome& home, const Logger& logger,
-              const CoordinatorOptions& options);
+  Coordinator(Loop& loop, SocketHome& home, Logger& logger, const CoordinatorOptions& options);
   ~Coordinator();
 
   // Starts to listen. Errors: kOutOfMemory when there are no descriptors.
@@ -98,7 +97,7 @@ class Coordinator {
 
   Loop& loop_;
   SocketHome& home_;
-  const Logger& logger_;
+  Logger& logger_;
   const CoordinatorOptions options_;
   NodeState core_;
   std::map<ConnectionId, Client> clients_;

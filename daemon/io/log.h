@@ -9,19 +9,24 @@
 #include <string>
 
 #include "daemon/core/actions.h"
+#include "daemon/core/line_budget.h"
 
 namespace sticky::daemon {
 
 class Logger {
  public:
-  // Lines of a level past `most` are dropped.
+  // Lines of a level past `most` are dropped; so are warnings past LineBudget, with their count
+  // told.
   explicit Logger(Log::Level most);
   // `text`: safe to print (see sticky::Escape), without a line end.
-  void Line(Log::Level level, const std::string& text) const;
+  void Line(Log::Level level, const std::string& text);
 
  private:
+  void Write(Log::Level level, const std::string& text) const;
+
   Log::Level most_;
   bool journal_;
+  LineBudget warnings_;
 };
 
 }  // namespace sticky::daemon

@@ -298,6 +298,7 @@ TEST(DaemonOptionsTest, WrongOptionsAreUsageErrors) {
   EXPECT_EQ(RunDaemon(folder, {"--sockt", "/x"}).code, EX_USAGE);
   EXPECT_EQ(RunDaemon(folder, {"word"}).code, EX_USAGE);
   EXPECT_EQ(RunDaemon(folder, {"--memory", "lots"}).code, EX_USAGE);
+  EXPECT_EQ(RunDaemon(folder, {"--memory", "8"}).code, EX_USAGE);  // 8 bytes: a forgotten unit
   EXPECT_EQ(RunDaemon(folder, {"--log-level", "loud"}).code, EX_USAGE);
 }
 

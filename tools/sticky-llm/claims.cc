@@ -17,6 +17,8 @@ Error Bad(const std::string& reason) {
 }
 
 Result<Json> ParseObject(std::string_view line) {
+  // The library would end there, without a look at the rest.
+  if (line.find('\0') != std::string_view::npos) return Bad("it holds a NUL byte");
   Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded()) return Bad("it is not JSON");
   if (!json.is_object()) return Bad("it is not an object");

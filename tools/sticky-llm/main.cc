@@ -191,11 +191,15 @@ int RunVerify(Options& options) {
                {"shared", session.value().source().shared()},
                {"timings", clock.ToJson()}});
   } else {
-    std::printf("%lld claims%s, %lld of %lld labelled ones right (%.1f%%), %lld bad lines%s\n",
+    const std::string right =
+        summary.labelled_count == 0
+            ? "none labelled"
+            : Format("%lld of %lld labelled ones right (%.1f%%)",
+                     static_cast<long long>(summary.correct_count),
+                     static_cast<long long>(summary.labelled_count), 100 * accuracy);
+    std::printf("%lld claims%s, %s, %lld bad lines%s\n",
                 static_cast<long long>(summary.claim_count),
-                summary.resumed_count > 0 ? " (some from an earlier run)" : "",
-                static_cast<long long>(summary.correct_count),
-                static_cast<long long>(summary.labelled_count), 100 * accuracy,
+                summary.resumed_count > 0 ? " (some from an earlier run)" : "", right.c_str(),
                 static_cast<long long>(summary.bad_line_count),
                 summary.interrupted ? "; interrupted, the same command goes on from here" : "");
   }

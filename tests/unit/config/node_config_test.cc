@@ -122,6 +122,8 @@ constexpr Mistake kMistakes[] = {
     {"Twice", "limits:\n  loads: 3\n  loads: 4\n", "n.yaml:3:3: ", "key 'loads' stands twice"},
     {"NoSize", "memory:\n  host: much\n",
      "n.yaml:2:9: ", "'memory.host' wants a size such as 8GiB, found 'much'"},
+    {"SizeWithoutAUnit", "memory:\n  host: 8\n",
+     "n.yaml:2:9: ", "'memory.host' wants 1.00 MiB or more, found '8'"},
     {"NegativeSize", "memory:\n  host: -1\n", "n.yaml:2:9: ", "found '-1'"},
     {"ZeroLimit", "limits: {loads: 0}\n",
      "n.yaml:1:17: ", "'limits.loads' wants a whole number from 1 to 64, found '0'"},

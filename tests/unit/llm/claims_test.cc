@@ -36,6 +36,8 @@ TEST(ParseClaim, RefusesWhatIsNoClaim) {
     SCOPED_TRACE(line);
     EXPECT_THAT(ParseClaim(line), FailsWith(Code::kCorrupt));
   }
+  using namespace std::string_view_literals;
+  EXPECT_THAT(ParseClaim("{\"id\": 7, \"claim\": \"x\"}\0 and more"sv), FailsWith(Code::kCorrupt));
 }
 
 Verdict Sample(std::int64_t id) {

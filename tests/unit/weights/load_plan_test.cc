@@ -429,6 +429,39 @@ TEST(Safetensors, ATensorNameThatIsEmptyOrHasANulIsRefused) {
   }
 }
 
+// As the safetensors package has it: blanks around the header are taken, nothing else is.
+TEST(Safetensors, AHeaderIsJsonAndNothingMore) {
+  using namespace std::string_literals;
+  const std::string header = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})";
+  const auto plan = [](const std::string& text) {
+    std::string file;
+    sticky::testing::AppendRaw(file, static_cast<std::uint64_t>(text.size()));
+    MemoryModel model;
+    model.Add("m.safetensors", file + text + "abcd");
+    return Plan(model);
+  };
+  for (const std::string& taken : {header, " \n" + header, header + " \n\t"}) {
+    EXPECT_THAT(plan(taken), IsOk()) << taken;
+  }
+  for (const std::string& refused : {"\xef\xbb\xbf" + header, header + "\0"s, header + "\0 {}"s,
+                                     header + header, header + "x"}) {
+    EXPECT_THAT(plan(refused), FailsWith(Code::kCorrupt)) << refused;
+  }
+}
+
+TEST(Safetensors, ADimensionPastAllNumbersIsNamed) {
+  std::string file;
+  const std::string header =
+      R"({"a":{"dtype":"F32","shape":[99999999999999999999999],"data_offsets":[0,4]}})";
+  sticky::testing::AppendRaw(file, static_cast<std::uint64_t>(header.size()));
+  MemoryModel model;
+  model.Add("m.safetensors", file + header + "abcd");
+  const auto plan = Plan(model);
+  ASSERT_THAT(plan, FailsWith(Code::kCorrupt));
+  EXPECT_THAT(plan.error().message,
+              HasSubstr("99999999999999999999999, which is not whole or too"));
+}
+
 // W08: the cap, and the header that passes it, are both in the message.
 TEST(Safetensors, AHeaderPastTheLimitIsRefusedWithBothNumbers) {
   class HugeSource : public ByteSource {

@@ -19,6 +19,13 @@ inline std::int64_t MonotonicNs() {
   return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
+// Milliseconds since the epoch, for dates that people read.
+inline std::int64_t WallMs() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<std::int64_t>(now.tv_sec) * 1000 + now.tv_nsec / 1'000'000;
+}
+
 class Deadline {
  public:
   static Deadline AfterMs(std::int64_t ms) { return Deadline(MonotonicNs() + ms * 1'000'000); }

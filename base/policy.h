@@ -46,6 +46,7 @@ inline constexpr std::size_t kLabelsMax = 32;
 inline constexpr std::size_t kLabelKeyBytesMax = 63;
 inline constexpr std::size_t kLabelValueBytesMax = 255;
 
+inline constexpr std::uint64_t kLifetimeMsMax = 365ull * 24 * 3600 * 1000;  // a year
 inline constexpr std::int32_t kPriorityMin = -100;
 inline constexpr std::int32_t kPriorityMax = 100;
 

@@ -27,6 +27,36 @@ const char* Name(StatePhase phase) {
       return "closing";
     case StatePhase::kFailed:
       return "failed";
+    case StatePhase::kQueued:
+      return "queued";
+  }
+  return "unknown";
+}
+
+const char* Name(EventKind kind) {
+  switch (kind) {
+    case EventKind::kLoad:
+      return "load";
+    case EventKind::kReady:
+      return "ready";
+    case EventKind::kLoadFailed:
+      return "load-failed";
+    case EventKind::kAttach:
+      return "attach";
+    case EventKind::kDetach:
+      return "detach";
+    case EventKind::kEvict:
+      return "evict";
+    case EventKind::kGone:
+      return "gone";
+    case EventKind::kRefusal:
+      return "refusal";
+    case EventKind::kDrain:
+      return "drain";
+    case EventKind::kResume:
+      return "resume";
+    case EventKind::kShutdown:
+      return "shutdown";
   }
   return "unknown";
 }

@@ -20,6 +20,8 @@
 
 #include "base/digest.h"
 #include "base/dtype.h"
+#include "base/job.h"
+#include "base/policy.h"
 #include "base/result.h"
 
 namespace sticky::wire {
@@ -39,7 +41,7 @@ inline constexpr std::uint32_t kFileCountMax = 4096;
 inline constexpr std::uint32_t kFileNameBytesMax = 255;
 // Any other text in a message. Encode cuts what is longer, between two characters.
 inline constexpr std::uint32_t kTextBytesMax = 4096;
-inline constexpr std::uint32_t kListCountMax = 1u << 16;  // states or leases in one reply
+inline constexpr std::uint32_t kListCountMax = 1u << 16;  // states, leases or events in one reply
 // Largest envelope inside a Blob's memfd.
 inline constexpr std::uint64_t kBlobBytesMax = 64ULL * 1024 * 1024;
 // Longest wait, one day. Decode takes a longer one for this.
@@ -52,10 +54,26 @@ enum class StatePhase : std::int8_t {
   kDraining,      // evict was asked: no new leases, freed when the last one ends
   kClosing,       // no lease is left, but someone still maps the arena: memory is not free yet
   kFailed,        // the load failed; kept for a while so that waiters and `show` can say why
+  kQueued,        // the load waits for its turn, or for room in memory
 };
 enum class FileRole : std::int8_t { kWeights = 0, kAsset };
+enum class Placement : std::int8_t { kJoin = 0, kReplace, kInPlace };
+enum class EventKind : std::int8_t {
+  kLoad = 0,
+  kReady,
+  kLoadFailed,
+  kAttach,
+  kDetach,
+  kEvict,
+  kGone,
+  kRefusal,
+  kDrain,
+  kResume,
+  kShutdown,
+};
 
 const char* Name(StatePhase phase);  // "planning", "filling", "ready", ...; static text
+const char* Name(EventKind kind);    // "load", "ready", "load-failed", ...; static text
 
 // Errors: kInvalidArgument, naming the rule, unless `name` may name a state.
 Status CheckStateName(std::string_view name);
@@ -85,14 +103,22 @@ struct StateInfo {
   std::string huge_pages;
   DtypeChoice dtype = DtypeChoice::kAuto;
   std::optional<Failure> failure;
+  std::uint32_t uid = 0;
+  Policy policy = {};
+  std::uint64_t idle_ms = 0;
+  std::uint32_t queue_place = 0;
+  std::uint64_t wanted_bytes = 0;
+  bool closed = false;
   bool operator==(const StateInfo&) const = default;
 };
 
 struct AttachRequest {
   std::string state;
-  std::optional<Digest> digest;
+  std::optional<Digest> digest = {};
   std::uint32_t wait_ms = 0;
   bool hold = false;
+  bool progress = false;
+  std::string job = {};
   bool operator==(const AttachRequest&) const = default;
 };
 struct LoadRequest {
@@ -100,11 +126,13 @@ struct LoadRequest {
   Digest template_digest;
   std::string source;
   DtypeChoice dtype = DtypeChoice::kAuto;
-  bool pin = false;
   bool huge_pages = false;
   std::uint32_t file_count = 0;
   std::uint32_t wait_ms = 0;
   bool hold = false;
+  Policy policy = {};
+  Placement placement = Placement::kJoin;
+  bool prefault = true;
   bool operator==(const LoadRequest&) const = default;
 };
 struct SourceFile {
@@ -134,6 +162,17 @@ struct EvictRequest {
   std::string state;
   std::uint32_t wait_ms = 0;
   bool operator==(const EvictRequest&) const = default;
+};
+struct DrainRequest {
+  std::optional<std::string> state;
+  bool resume = false;
+  std::uint32_t wait_ms = 0;
+  bool operator==(const DrainRequest&) const = default;
+};
+struct EventsRequest {
+  std::uint64_t after = 0;
+  std::uint32_t wait_ms = 0;
+  bool operator==(const EventsRequest&) const = default;
 };
 
 struct AttachReply {
@@ -176,6 +215,11 @@ struct StatusReply {
   bool draining = false;
   std::string device;
   DtypeChoice best_dtype = DtypeChoice::kAuto;
+  std::uint32_t queue_count = 0;
+  std::uint32_t load_count = 0;
+  std::uint64_t attach_total = 0;
+  std::uint64_t evict_total = 0;
+  std::uint64_t refusal_total = 0;
   bool operator==(const StatusReply&) const = default;
 };
 struct LeaseInfo {
@@ -187,6 +231,7 @@ struct LeaseInfo {
   std::string command;
   bool hold = false;
   std::uint64_t epoch = 0;
+  std::string job = {};
   bool operator==(const LeaseInfo&) const = default;
 };
 struct LeasesReply {
@@ -198,6 +243,28 @@ struct EvictReply {
   bool freed = false;  // false: draining or closing; `leases` says who holds it
   std::vector<LeaseInfo> leases;
   bool operator==(const EvictReply&) const = default;
+};
+struct DrainReply {
+  bool empty = false;  // no lease is left; else `leases` says which are
+  std::vector<LeaseInfo> leases;
+  bool operator==(const DrainReply&) const = default;
+};
+struct Event {
+  std::uint64_t sequence = 0;
+  std::int64_t time_ms = 0;
+  EventKind kind = EventKind::kLoad;
+  std::string state;
+  std::uint64_t epoch = 0;
+  std::uint32_t uid = 0;
+  std::uint64_t pid = 0;
+  std::string text;
+  bool operator==(const Event&) const = default;
+};
+struct EventsReply {
+  std::vector<Event> events;
+  std::uint64_t last = 0;
+  std::uint64_t lost = 0;
+  bool operator==(const EventsReply&) const = default;
 };
 struct Blob {
   std::uint64_t size_bytes = 0;
@@ -216,6 +283,7 @@ struct PlanReply {
 };
 struct FillRequest {
   std::uint64_t arena_bytes = 0;
+  bool prefault = true;
   bool operator==(const FillRequest&) const = default;
 };
 struct FillProgress {
@@ -233,7 +301,8 @@ struct FillReply {
 using Body = std::variant<Failure, AttachRequest, LoadRequest, FilesPart, ListRequest, ShowRequest,
                           StatusRequest, LeasesRequest, EvictRequest, AttachReply, LoadProgress,
                           LoadReply, ListReply, ShowReply, StatusReply, LeasesReply, EvictReply,
-                          Blob, PlanRequest, PlanReply, FillRequest, FillProgress, FillReply>;
+                          Blob, PlanRequest, PlanReply, FillRequest, FillProgress, FillReply,
+                          DrainRequest, EventsRequest, DrainReply, EventsReply>;
 
 struct Message {
   std::uint32_t request_id = 0;

@@ -4,86 +4,14 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "base/text.h"
 #include "flatbuffers/wire_align.h"
-#include "flatbuffers/wire_codec.h"
+#include "flatbuffers/wire_fields.h"
 #include "flatbuffers/wire_manifest.h"
-#include "flatbuffers/wire_protocol_generated.h"
 
 namespace sticky::wire {
 namespace {
 
-using Text = ::flatbuffers::String;
-using Bytes = ::flatbuffers::Vector<std::uint8_t>;
-template <typename T>
-using Tables = ::flatbuffers::Vector<::flatbuffers::Offset<T>>;
-
-Error Corrupt(const char* field, const char* reason) {
-  return Error{Code::kCorrupt, Format("decode frame: %s %s", field, reason)};
-}
-
-// Absent text is empty: older senders do not have every field.
-Status ReadText(const Text* text, const char* field, std::string& out) {
-  if (text == nullptr) return Ok{};
-  if (text->size() > kTextBytesMax) return Corrupt(field, "is too long");
-  out.assign(text->c_str(), text->size());
-  return Ok{};
-}
-
-Status ReadStateName(const Text* text, std::string& out) {
-  if (text == nullptr) return Corrupt("state name", "is missing");
-  out.assign(text->c_str(), std::min(text->size(), kStateNameBytesMax + 1));
-  if (!CheckStateName(out).ok()) return Corrupt("state name", "is not allowed");
-  return Ok{};
-}
-
-// A plain name: whoever looks it up in a folder must not leave that folder.
-Status ReadFileName(const Text* text, std::string& out) {
-  if (text == nullptr) return Corrupt("file name", "is missing");
-  if (text->size() == 0 || text->size() > kFileNameBytesMax) {
-    return Corrupt("file name", "is empty or too long");
-  }
-  out.assign(text->c_str(), text->size());
-  const bool plain = out.find('/') == std::string::npos && out.find('\0') == std::string::npos &&
-                     out != "." && out != "..";
-  if (!plain) return Corrupt("file name", "is not a plain name");
-  return Ok{};
-}
-
-Status ReadDigest(const Bytes* bytes, const char* field, std::optional<Digest>& out) {
-  if (bytes == nullptr) return Ok{};
-  Digest digest;
-  if (bytes->size() != digest.bytes.size()) return Corrupt(field, "is not 16 bytes");
-  std::copy(bytes->begin(), bytes->end(), digest.bytes.begin());
-  out = digest;
-  return Ok{};
-}
-
-Status ReadDigest(const Bytes* bytes, const char* field, Digest& out) {
-  std::optional<Digest> digest;
-  STICKY_TRY(ReadDigest(bytes, field, digest));
-  if (!digest.has_value()) return Corrupt(field, "is missing");
-  out = *digest;
-  return Ok{};
-}
-
-template <typename Ours, typename Theirs>
-Status ReadEnum(Theirs value, Theirs last, const char* field, Ours& out) {
-  const int number = static_cast<int>(value);
-  if (number < 0 || number > static_cast<int>(last)) return Corrupt(field, "is not known");
-  out = static_cast<Ours>(number);
-  return Ok{};
-}
-
-Status ReadDtype(fb::DtypeChoice value, DtypeChoice& out) {
-  return ReadEnum(value, fb::DtypeChoice::MAX, "dtype choice", out);
-}
-
-Status ReadArenaBytes(std::uint64_t bytes, std::uint64_t& out) {
-  if (bytes > kArenaBytesMax) return Corrupt("arena_bytes", "is past the maximum");
-  out = bytes;
-  return Ok{};
-}
+using wire::Unpack;  // of the facts, beside those of the messages below
 
 Status ReadFileCount(std::uint32_t count, std::uint32_t& out) {
   if (count > kFileCountMax) return Corrupt("file_count", "is past the maximum");
@@ -94,90 +22,15 @@ Status ReadFileCount(std::uint32_t count, std::uint32_t& out) {
 // A wait past the maximum is a long wait, not a broken frame.
 std::uint32_t ReadWait(std::uint32_t wait_ms) { return std::min(wait_ms, kWaitMsMax); }
 
-Result<Failure> Unpack(const fb::Failure& table) {
-  Failure out;
-  const auto code = static_cast<int>(table.code());
-  if (code < static_cast<int>(fb::ErrorCode::InvalidArgument) ||
-      code > static_cast<int>(fb::ErrorCode::MAX)) {
-    return Corrupt("failure code", "is not known");
-  }
-  out.code = static_cast<Code>(code);
-  out.os_code = table.os_code();
-  STICKY_TRY(ReadText(table.message(), "failure message", out.message));
-  return out;
-}
-
-Result<StateInfo> Unpack(const fb::StateInfo& table) {
-  StateInfo out;
-  STICKY_TRY(ReadStateName(table.name(), out.name));
-  STICKY_TRY(ReadEnum(table.phase(), fb::StatePhase::MAX, "phase", out.phase));
-  STICKY_TRY(ReadText(table.device(), "device", out.device));
-  STICKY_TRY(ReadDigest(table.content_digest(), "content_digest", out.content_digest));
-  STICKY_TRY(ReadDigest(table.template_digest(), "template_digest", out.template_digest));
-  out.epoch = table.epoch();
-  STICKY_TRY(ReadArenaBytes(table.arena_bytes(), out.arena_bytes));
-  out.tensor_count = table.tensor_count();
-  out.lease_count = table.lease_count();
-  out.pinned = table.pinned();
-  out.hold_count = table.hold_count();
-  out.bytes_done = table.bytes_done();
-  out.age_ms = table.age_ms();
-  out.load_ms = table.load_ms();
-  STICKY_TRY(ReadText(table.source(), "source", out.source));
-  STICKY_TRY(ReadText(table.huge_pages(), "huge_pages", out.huge_pages));
-  STICKY_TRY(ReadDtype(table.dtype(), out.dtype));
-  if (table.failure() != nullptr) {
-    STICKY_ASSIGN(out.failure, Unpack(*table.failure()));
-  }
-  return out;
-}
-
-Result<LeaseInfo> Unpack(const fb::LeaseInfo& table) {
-  LeaseInfo out;
-  out.lease_id = table.lease_id();
-  STICKY_TRY(ReadStateName(table.state(), out.state));
-  out.pid = table.pid();
-  out.uid = table.uid();
-  out.age_ms = table.age_ms();
-  STICKY_TRY(ReadText(table.command(), "command", out.command));
-  out.hold = table.hold();
-  out.epoch = table.epoch();
-  return out;
-}
-
-Result<SourceFile> Unpack(const fb::SourceFile& table) {
-  SourceFile out;
-  STICKY_TRY(ReadFileName(table.name(), out.name));
-  STICKY_TRY(ReadEnum(table.role(), fb::FileRole::MAX, "file role", out.role));
-  out.size_bytes = table.size_bytes();
-  return out;
-}
-
-// Absent vectors are empty.
-template <typename Table, typename Value>
-Status ReadEach(const Tables<Table>* tables, std::uint32_t count_max, const char* field,
-                std::vector<Value>& out) {
-  if (tables == nullptr) return Ok{};
-  if (tables->size() > count_max) return Corrupt(field, "has more entries than the maximum");
-  out.reserve(tables->size());
-  for (std::uint32_t i = 0; i < tables->size(); ++i) {
-    STICKY_ASSIGN(Value value, Unpack(*tables->Get(i)));
-    out.push_back(std::move(value));
-  }
-  return Ok{};
-}
-
-Result<StateInfo> ReadState(const fb::StateInfo* table) {
-  if (table == nullptr) return Corrupt("state", "is missing");
-  return Unpack(*table);
-}
-
 Result<AttachRequest> Unpack(const fb::AttachRequest& table) {
   AttachRequest out;
   STICKY_TRY(ReadStateName(table.state(), out.state));
   STICKY_TRY(ReadDigest(table.digest(), "digest", out.digest));
   out.wait_ms = ReadWait(table.wait_ms());
   out.hold = table.hold();
+  out.progress = table.progress();
+  STICKY_TRY(ReadText(table.job(), "job", out.job));
+  if (out.job.size() > kJobBytesMax) return Corrupt("job", "is too long");
   return out;
 }
 
@@ -187,11 +40,13 @@ Result<LoadRequest> Unpack(const fb::LoadRequest& table) {
   STICKY_TRY(ReadDigest(table.template_digest(), "template_digest", out.template_digest));
   STICKY_TRY(ReadText(table.source(), "source", out.source));
   STICKY_TRY(ReadDtype(table.dtype(), out.dtype));
-  out.pin = table.pin();
   out.huge_pages = table.huge_pages();
   STICKY_TRY(ReadFileCount(table.file_count(), out.file_count));
   out.wait_ms = ReadWait(table.wait_ms());
   out.hold = table.hold();
+  STICKY_ASSIGN(out.policy, ReadPolicy(table.policy()));
+  STICKY_TRY(ReadEnum(table.placement(), fb::Placement::MAX, "placement", out.placement));
+  out.prefault = table.prefault();
   return out;
 }
 
@@ -216,6 +71,18 @@ Result<EvictRequest> Unpack(const fb::EvictRequest& table) {
   STICKY_TRY(ReadStateName(table.state(), out.state));
   out.wait_ms = ReadWait(table.wait_ms());
   return out;
+}
+
+Result<DrainRequest> Unpack(const fb::DrainRequest& table) {
+  DrainRequest out;
+  if (table.state() != nullptr) STICKY_TRY(ReadStateName(table.state(), out.state.emplace()));
+  out.resume = table.resume();
+  out.wait_ms = ReadWait(table.wait_ms());
+  return out;
+}
+
+Result<EventsRequest> Unpack(const fb::EventsRequest& table) {
+  return EventsRequest{table.after(), ReadWait(table.wait_ms())};
 }
 
 Result<AttachReply> Unpack(const fb::AttachReply& table) {
@@ -277,6 +144,11 @@ Result<StatusReply> Unpack(const fb::StatusReply& table) {
   out.draining = table.draining();
   STICKY_TRY(ReadText(table.device(), "device", out.device));
   STICKY_TRY(ReadDtype(table.best_dtype(), out.best_dtype));
+  out.queue_count = table.queue_count();
+  out.load_count = table.load_count();
+  out.attach_total = table.attach_total();
+  out.evict_total = table.evict_total();
+  out.refusal_total = table.refusal_total();
   return out;
 }
 
@@ -291,6 +163,21 @@ Result<EvictReply> Unpack(const fb::EvictReply& table) {
   STICKY_ASSIGN(out.state, ReadState(table.state()));
   out.freed = table.freed();
   STICKY_TRY(ReadEach(table.leases(), kListCountMax, "leases", out.leases));
+  return out;
+}
+
+Result<DrainReply> Unpack(const fb::DrainReply& table) {
+  DrainReply out;
+  out.empty = table.empty();
+  STICKY_TRY(ReadEach(table.leases(), kListCountMax, "leases", out.leases));
+  return out;
+}
+
+Result<EventsReply> Unpack(const fb::EventsReply& table) {
+  EventsReply out;
+  STICKY_TRY(ReadEach(table.events(), kListCountMax, "events", out.events));
+  out.last = table.last();
+  out.lost = table.lost();
   return out;
 }
 
@@ -318,6 +205,7 @@ Result<PlanReply> Unpack(const fb::PlanReply& table) {
 Result<FillRequest> Unpack(const fb::FillRequest& table) {
   FillRequest out;
   STICKY_TRY(ReadArenaBytes(table.arena_bytes(), out.arena_bytes));
+  out.prefault = table.prefault();
   return out;
 }
 
@@ -392,6 +280,14 @@ Result<Body> TakeAny(const fb::Envelope& envelope) {
       return Take<fb::FillProgress>(envelope);
     case fb::Body::FillReply:
       return Take<fb::FillReply>(envelope);
+    case fb::Body::DrainRequest:
+      return Take<fb::DrainRequest>(envelope);
+    case fb::Body::EventsRequest:
+      return Take<fb::EventsRequest>(envelope);
+    case fb::Body::DrainReply:
+      return Take<fb::DrainReply>(envelope);
+    case fb::Body::EventsReply:
+      return Take<fb::EventsReply>(envelope);
   }
   return Corrupt("body", "is of a kind that this version does not know");
 }

@@ -1,107 +1,29 @@
 // The sending half of the codec: one Pack() for each message, and Encode over them.
 
-#include <algorithm>
-
-#include "flatbuffers/wire_codec.h"
-#include "flatbuffers/wire_protocol_generated.h"
+#include "flatbuffers/wire_fields.h"
 
 namespace sticky::wire {
 namespace {
 
-using Builder = ::flatbuffers::FlatBufferBuilder;
-template <typename T>
-using Offset = ::flatbuffers::Offset<T>;
-using TextOffset = Offset<::flatbuffers::String>;
-using BytesOffset = Offset<::flatbuffers::Vector<std::uint8_t>>;
-
-// A peer refuses longer texts, and an overlong path or error message is no reason to lose the
-// whole answer: it is cut, between two characters.
-TextOffset PackText(Builder& builder, const std::string& text) {
-  std::size_t size = std::min<std::size_t>(text.size(), kTextBytesMax);
-  const auto continues = [&] { return (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80; };
-  while (size > 0 && size < text.size() && continues()) --size;
-  return builder.CreateString(text.data(), size);
-}
-
-BytesOffset PackDigest(Builder& builder, const std::optional<Digest>& digest) {
-  if (!digest.has_value()) return 0;
-  return builder.CreateVector(digest->bytes.data(), digest->bytes.size());
-}
-
-fb::DtypeChoice Pack(DtypeChoice choice) { return static_cast<fb::DtypeChoice>(choice); }
-
-Offset<fb::Failure> Pack(Builder& builder, const Failure& failure) {
-  const TextOffset message = PackText(builder, failure.message);
-  return fb::CreateFailure(builder, static_cast<fb::ErrorCode>(failure.code), message,
-                           failure.os_code);
-}
-
-Offset<fb::StateInfo> Pack(Builder& builder, const StateInfo& info) {
-  const TextOffset name = PackText(builder, info.name);
-  const TextOffset device = PackText(builder, info.device);
-  const TextOffset source = PackText(builder, info.source);
-  const TextOffset huge_pages = PackText(builder, info.huge_pages);
-  const BytesOffset content_digest = PackDigest(builder, info.content_digest);
-  const BytesOffset template_digest = PackDigest(builder, info.template_digest);
-  Offset<fb::Failure> failure;
-  if (info.failure.has_value()) failure = Pack(builder, *info.failure);
-
-  fb::StateInfoBuilder table(builder);
-  table.add_name(name);
-  table.add_phase(static_cast<fb::StatePhase>(info.phase));
-  table.add_device(device);
-  table.add_content_digest(content_digest);
-  table.add_template_digest(template_digest);
-  table.add_epoch(info.epoch);
-  table.add_arena_bytes(info.arena_bytes);
-  table.add_tensor_count(info.tensor_count);
-  table.add_lease_count(info.lease_count);
-  table.add_pinned(info.pinned);
-  table.add_hold_count(info.hold_count);
-  table.add_bytes_done(info.bytes_done);
-  table.add_age_ms(info.age_ms);
-  table.add_load_ms(info.load_ms);
-  table.add_source(source);
-  table.add_huge_pages(huge_pages);
-  table.add_dtype(Pack(info.dtype));
-  table.add_failure(failure);
-  return table.Finish();
-}
-
-Offset<fb::LeaseInfo> Pack(Builder& builder, const LeaseInfo& lease) {
-  const TextOffset state = PackText(builder, lease.state);
-  const TextOffset command = PackText(builder, lease.command);
-  return fb::CreateLeaseInfo(builder, lease.lease_id, state, lease.pid, lease.uid, lease.age_ms,
-                             command, lease.hold, lease.epoch);
-}
-
-Offset<fb::SourceFile> Pack(Builder& builder, const SourceFile& file) {
-  const TextOffset name = PackText(builder, file.name);
-  return fb::CreateSourceFile(builder, name, static_cast<fb::FileRole>(file.role), file.size_bytes);
-}
-
-template <typename Table, typename Value>
-Offset<::flatbuffers::Vector<Offset<Table>>> PackEach(Builder& builder,
-                                                      const std::vector<Value>& values) {
-  std::vector<Offset<Table>> offsets;
-  offsets.reserve(values.size());
-  for (const Value& value : values) offsets.push_back(Pack(builder, value));
-  return builder.CreateVector(offsets);
-}
+using wire::Pack;  // of the facts, beside those of the messages below
 
 Offset<fb::AttachRequest> Pack(Builder& builder, const AttachRequest& request) {
   const TextOffset state = PackText(builder, request.state);
   const BytesOffset digest = PackDigest(builder, request.digest);
-  return fb::CreateAttachRequest(builder, state, digest, request.wait_ms, request.hold);
+  const TextOffset job = PackText(builder, request.job);
+  return fb::CreateAttachRequest(builder, state, digest, request.wait_ms, request.hold,
+                                 request.progress, job);
 }
 
 Offset<fb::LoadRequest> Pack(Builder& builder, const LoadRequest& request) {
   const TextOffset state = PackText(builder, request.state);
   const TextOffset source = PackText(builder, request.source);
   const BytesOffset template_digest = PackDigest(builder, request.template_digest);
+  const Offset<fb::Policy> policy = Pack(builder, request.policy);
   return fb::CreateLoadRequest(builder, state, template_digest, source, Pack(request.dtype),
-                               request.pin, request.huge_pages, request.file_count, request.wait_ms,
-                               request.hold);
+                               request.huge_pages, request.file_count, request.wait_ms,
+                               request.hold, policy, static_cast<fb::Placement>(request.placement),
+                               request.prefault);
 }
 
 Offset<fb::FilesPart> Pack(Builder& builder, const FilesPart& part) {
@@ -126,6 +48,16 @@ Offset<fb::LeasesRequest> Pack(Builder& builder, const LeasesRequest&) {
 
 Offset<fb::EvictRequest> Pack(Builder& builder, const EvictRequest& request) {
   return fb::CreateEvictRequest(builder, PackText(builder, request.state), request.wait_ms);
+}
+
+Offset<fb::DrainRequest> Pack(Builder& builder, const DrainRequest& request) {
+  TextOffset state;
+  if (request.state) state = PackText(builder, *request.state);
+  return fb::CreateDrainRequest(builder, state, request.resume, request.wait_ms);
+}
+
+Offset<fb::EventsRequest> Pack(Builder& builder, const EventsRequest& request) {
+  return fb::CreateEventsRequest(builder, request.after, request.wait_ms);
 }
 
 Offset<fb::AttachReply> Pack(Builder& builder, const AttachReply& reply) {
@@ -172,6 +104,11 @@ Offset<fb::StatusReply> Pack(Builder& builder, const StatusReply& reply) {
   table.add_draining(reply.draining);
   table.add_device(device);
   table.add_best_dtype(Pack(reply.best_dtype));
+  table.add_queue_count(reply.queue_count);
+  table.add_load_count(reply.load_count);
+  table.add_attach_total(reply.attach_total);
+  table.add_evict_total(reply.evict_total);
+  table.add_refusal_total(reply.refusal_total);
   return table.Finish();
 }
 
@@ -183,6 +120,15 @@ Offset<fb::EvictReply> Pack(Builder& builder, const EvictReply& reply) {
   const auto state = Pack(builder, reply.state);
   return fb::CreateEvictReply(builder, state, reply.freed,
                               PackEach<fb::LeaseInfo>(builder, reply.leases));
+}
+
+Offset<fb::DrainReply> Pack(Builder& builder, const DrainReply& reply) {
+  return fb::CreateDrainReply(builder, reply.empty, PackEach<fb::LeaseInfo>(builder, reply.leases));
+}
+
+Offset<fb::EventsReply> Pack(Builder& builder, const EventsReply& reply) {
+  return fb::CreateEventsReply(builder, PackEach<fb::Event>(builder, reply.events), reply.last,
+                               reply.lost);
 }
 
 Offset<fb::Blob> Pack(Builder& builder, const Blob& blob) {
@@ -199,7 +145,7 @@ Offset<fb::PlanReply> Pack(Builder& builder, const PlanReply& reply) {
 }
 
 Offset<fb::FillRequest> Pack(Builder& builder, const FillRequest& request) {
-  return fb::CreateFillRequest(builder, request.arena_bytes);
+  return fb::CreateFillRequest(builder, request.arena_bytes, request.prefault);
 }
 
 Offset<fb::FillProgress> Pack(Builder& builder, const FillProgress& progress) {

@@ -68,7 +68,11 @@ Result<State> RoundTrip(const std::string& name, const AttachOptions& options) {
   const Deadline connected = Deadline::AfterMs(options.connect_ms);
   STICKY_ASSIGN(UniqueFd connection, wire::Connect(path, connected));
   const std::uint32_t wait_ms = std::min(options.wait_ms, wire::kWaitMsMax);
-  const wire::AttachRequest request{name, options.digest, wait_ms, /*hold=*/false};
+  wire::AttachRequest request;
+  request.state = name;
+  request.digest = options.digest;
+  request.wait_ms = wait_ms;
+  request.job = JobOfThisProcess();
   STICKY_TRY(wire::SendMessage(connection.get(), {kRequestId, request}, {}, connected));
 
   const Deadline answered =

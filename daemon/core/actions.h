@@ -6,11 +6,13 @@
 #define STICKY_DAEMON_CORE_ACTIONS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "base/ids.h"
+#include "base/policy.h"
 #include "flatbuffers/wire_codec.h"
 
 namespace sticky::daemon {
@@ -19,7 +21,17 @@ namespace sticky::daemon {
 struct Peer {
   std::uint64_t pid = 0;
   std::uint32_t uid = 0;
-  std::string command;  // untrusted text
+  std::uint32_t gid = 0;              // primary group
+  std::vector<std::uint32_t> groups;  // supplementary ones
+  std::string command;                // untrusted text
+};
+
+// What one user who is not the node's owner may have at once.
+struct UserLimits {
+  std::uint32_t connection_count_max = 1024;
+  std::uint32_t load_count_max = 8;  // that run or wait
+  std::uint64_t memory_bytes = 0;    // of states that the user had built; 0: the budget alone
+  std::uint32_t lease_count_max = 2048;
 };
 
 // What the node's owner allows; see config/node_config.h for meanings and defaults.
@@ -27,12 +39,19 @@ struct Limits {
   std::uint64_t budget_bytes = 0;
   std::uint32_t lease_count_max = 4096;
   std::uint32_t state_count_max = 256;
-  std::uint32_t load_count_max = 4;
-  std::uint32_t waiter_count_max = 16384;  // requests that wait, all together
-  std::uint32_t failed_count_max = 64;     // failed loads whose reason is kept
+  std::uint32_t load_count_max = 4;                // that run at once
+  std::uint32_t queue_count_max = 64;              // loads that wait for their turn or for room
+  std::uint32_t waiter_count_max = 16384;          // requests that wait, all together
+  std::uint32_t connection_waiter_count_max = 64;  // requests that wait, of one connection
+  std::uint32_t failed_count_max = 64;             // failed loads whose reason is kept
+  std::uint32_t event_count_max = 4096;            // events that are kept
+  UserLimits user;
+  std::optional<Access> who;  // who may connect, besides the node's owner; absent: everyone
   std::int64_t plan_ns = 60'000'000'000;
   std::int64_t fill_stall_ns = 60'000'000'000;
   std::int64_t failed_kept_ns = 600'000'000'000;
+  std::int64_t room_ns =
+      30'000'000'000;  // for evicted memory to come, when nobody waits for a load
   std::int64_t progress_ns = 100'000'000;  // least time between two LoadProgress to one waiter
   std::int64_t borrower_ns = 50'000'000;   // time between two looks whether an arena is free
 };
@@ -68,6 +87,7 @@ struct AllocateArena {  // and send it to the loader; reports ArenaAllocated or 
   StateId state;
   std::uint64_t arena_bytes = 0;
   bool huge_pages = false;
+  bool prefault = true;
 };
 struct Publish {  // write the manifest, seal; reports Published or LoaderFailed
   StateId state;

@@ -1,5 +1,7 @@
 #include "daemon/core/lease_table.h"
 
+#include <utility>
+
 #include "base/check.h"
 #include "base/text.h"
 
@@ -18,32 +20,44 @@ Result<LeaseId> LeaseTable::Grant(const Lease& lease) {
   // Ids are never reused, so a late message from a dead peer cannot end someone else's lease.
   const LeaseId id{next_id_++};
   leases_.emplace(id, lease);
+  of_connection_[lease.connection].insert(id);
+  for (Counts* counts : {&on_state_[lease.state], &of_user_[lease.uid]}) {
+    ++counts->leases;
+    counts->holds += lease.hold ? 1 : 0;
+  }
   return id;
+}
+
+template <typename Key>
+void LeaseTable::TakeFrom(std::map<Key, Counts>& counts, const Key& key, bool hold) {
+  const auto found = counts.find(key);
+  STICKY_CHECK(found != counts.end());
+  found->second.holds -= hold ? 1 : 0;
+  if (--found->second.leases == 0) counts.erase(found);
+}
+
+void LeaseTable::End(LeaseId id) {
+  const auto found = leases_.find(id);
+  if (found == leases_.end()) return;
+  const Lease& lease = found->second;
+  TakeFrom(on_state_, lease.state, lease.hold);
+  TakeFrom(of_user_, lease.uid, lease.hold);
+  const auto own = of_connection_.find(lease.connection);
+  own->second.erase(id);
+  if (own->second.empty()) of_connection_.erase(own);
+  leases_.erase(found);
 }
 
 std::vector<Lease> LeaseTable::EndAll(ConnectionId connection) {
   std::vector<Lease> ended;
-  for (auto it = leases_.begin(); it != leases_.end();) {
-    if (it->second.connection != connection) {
-      ++it;
-      continue;
-    }
-    ended.push_back(it->second);
-    it = leases_.erase(it);
+  const auto own = of_connection_.find(connection);
+  if (own == of_connection_.end()) return ended;
+  const std::set<LeaseId> ids = own->second;
+  for (const LeaseId id : ids) {
+    ended.push_back(leases_.at(id));
+    End(id);
   }
   return ended;
-}
-
-std::uint32_t LeaseTable::CountOn(StateId state) const {
-  std::uint32_t count = 0;
-  for (const auto& [id, lease] : leases_) count += lease.state == state ? 1 : 0;
-  return count;
-}
-
-std::uint32_t LeaseTable::HoldCountOn(StateId state) const {
-  std::uint32_t count = 0;
-  for (const auto& [id, lease] : leases_) count += lease.state == state && lease.hold ? 1 : 0;
-  return count;
 }
 
 }  // namespace sticky::daemon

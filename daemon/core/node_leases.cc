@@ -1,4 +1,4 @@
-// Attaching to a state, letting go, and evicting it.
+// Attaching to a state, letting go, evicting and draining.
 
 #include <utility>
 
@@ -8,12 +8,13 @@
 
 namespace sticky::daemon {
 
+using wire::EventKind;
 using wire::StatePhase;
 
 void NodeState::Attach(ConnectionId connection, std::uint32_t request_id,
                        const wire::AttachRequest& request, std::int64_t now_ns) {
   const std::string doing = "attach '" + request.state + "'";
-  State* const state = FindByName(request.state);
+  State* const state = FindToAttach(request.state);
   if (shutting_down_) {
     return Refuse(connection, request_id,
                   Error{Code::kUnavailable, doing + ": the daemon is shutting down"});
@@ -23,6 +24,11 @@ void NodeState::Attach(ConnectionId connection, std::uint32_t request_id,
                   Error{Code::kNotFound,
                         doing + ": no such state on this node; `stickyctl ls` shows those there "
                                 "are, `stickyctl load TEMPLATE` builds one"});
+  }
+  if (const Peer& peer = PeerOf(connection); !MayUse(peer, *state)) {
+    return Refuse(connection, request_id,
+                  Error{Code::kPermissionDenied,
+                        doing + Format(" as user %u: ", peer.uid) + RuleText(state->ownership())});
   }
   switch (state->phase) {
     case StatePhase::kReady:
@@ -35,6 +41,7 @@ void NodeState::Attach(ConnectionId connection, std::uint32_t request_id,
     case StatePhase::kClosing:
       return Refuse(connection, request_id,
                     Error{Code::kUnavailable, doing + ": it is being evicted"});
+    case StatePhase::kQueued:
     case StatePhase::kPlanning:
     case StatePhase::kFilling:
       break;
@@ -54,17 +61,49 @@ void NodeState::Attach(ConnectionId connection, std::uint32_t request_id,
                    .attach = request});
 }
 
+Status NodeState::MayLease(const Peer& peer, const State& state) const {
+  const std::string doing = "attach '" + state.name + "': ";
+  if (draining_ || state.closed) {
+    const char* const what = draining_ ? "the node is" : "it is";
+    return Error{Code::kUnavailable,
+                 doing + what +
+                     " being drained and takes no new leases; run on another node, or "
+                     "try again later (`stickyctl drain --resume` ends it)"};
+  }
+  const std::uint32_t count = leases_.CountOn(state.id);
+  if (state.policy.lease_count_max != 0 && count >= state.policy.lease_count_max) {
+    return Error{Code::kUnavailable,
+                 doing + Format("it has %u leases, the most that its template allows (max_leases); "
+                                "try again when one has ended",
+                                count)};
+  }
+  if (!IsNodeOwner(peer) && leases_.CountOf(peer.uid) >= limits_.user.lease_count_max) {
+    return Error{Code::kUnavailable,
+                 doing + Format("user %u has %u leases, the limit of one user "
+                                "(limits.per_user.leases); try again when one has ended",
+                                peer.uid, leases_.CountOf(peer.uid))};
+  }
+  return Ok{};
+}
+
 void NodeState::GrantAttach(ConnectionId connection, std::uint32_t request_id, State& state,
                             const wire::AttachRequest& request, std::int64_t now_ns) {
+  const Peer& peer = PeerOf(connection);
   if (request.digest && *request.digest != *state.content_digest) {
     return Refuse(connection, request_id,
                   Error{Code::kCorrupt, "attach '" + state.name + "': content digest is " +
                                             ToHex(*state.content_digest) + ", wanted " +
                                             ToHex(*request.digest)});
   }
-  Result<LeaseId> lease = leases_.Grant(Lease{state.id, connection, now_ns, request.hold});
+  if (const Status may = MayLease(peer, state); !may.ok()) {
+    return Refuse(connection, request_id, may.error());
+  }
+  Result<LeaseId> lease =
+      leases_.Grant(Lease{state.id, connection, peer.uid, now_ns, request.hold, request.job});
   if (!lease.ok()) return Refuse(connection, request_id, lease.error());
   if (request.hold) state.holders_to_be.erase(connection);
+  ++attach_total_;
+  Note(EventKind::kAttach, &state, &peer, request.hold ? "hold" : "", now_ns);
   const wire::AttachReply reply{lease.value().value, state.epoch, {state.arena_bytes}};
   actions_.emplace_back(
       Send{connection, {request_id, reply}, Attachment::kState, state.id, lease.value()});
@@ -72,57 +111,97 @@ void NodeState::GrantAttach(ConnectionId connection, std::uint32_t request_id, S
 
 NodeState::Actions NodeState::LendFailed(LeaseId lease, std::int64_t now_ns) {
   const auto found = leases_.leases().find(lease);
-  if (found == leases_.leases().end()) return Take();
+  if (found == leases_.leases().end()) return Settle(now_ns);
   const StateId state = found->second.state;
   leases_.End(lease);
   Release(state, now_ns);
-  return Take();
+  return Settle(now_ns);
 }
 
-// Evicting is the owner's word: a pinned state goes too. `pin` keeps a state from ending with its
-// holds, and will keep it from being evicted for want of memory.
+// Evicting is an owner's word: a pinned state goes too. `pin` keeps a state from ending with its
+// holds, and from being evicted for want of memory.
 void NodeState::Evict(ConnectionId connection, std::uint32_t request_id,
                       const wire::EvictRequest& request, std::int64_t now_ns) {
-  State* state = FindEvenClosing(request.state);
+  const Peer& peer = PeerOf(connection);
+  State* state = FindNewest(request.state);
   if (state == nullptr) {
     return Refuse(connection, request_id,
                   Error{Code::kNotFound, "evict '" + request.state +
                                              "': no such state on this node; `stickyctl ls` "
                                              "shows those there are"});
   }
-  const StateId id = state->id;
-  if (IsLoading(state->phase)) {
-    FailLoad(*state, Error{Code::kUnavailable, "load '" + state->name + "': it was evicted"},
+  if (!MayManage(peer, *state)) {
+    return Refuse(connection, request_id,
+                  Error{Code::kPermissionDenied,
+                        Format("evict '%s' as user %u: that is for its owner, user %u, and the "
+                               "node's owner",
+                               request.state.c_str(), peer.uid, state->uid)});
+  }
+  wire::StateInfo ended = Info(*state, now_ns);
+  if (state->IsLoading()) {
+    const StateId loading = state->id;
+    FailLoad(*state, Error{Code::kUnavailable, "load '" + request.state + "': it was evicted"},
              now_ns);
-    state = FindById(id);
+    ended.phase = StatePhase::kFailed;
+    if (const State* const failed = FindById(loading)) ended = Info(*failed, now_ns);
+    state = FindNewest(request.state);  // the epoch that it was to replace
   }
   if (state == nullptr || state->phase == StatePhase::kFailed) {
-    wire::StateInfo info;
-    info.name = request.state;
-    info.phase = StatePhase::kFailed;
-    if (state != nullptr) info = Info(*state, now_ns);
-    Forget(id);
-    return Reply(connection, request_id, wire::EvictReply{info, /*freed=*/true, {}});
+    if (state != nullptr) Forget(state->id);
+    return Reply(connection, request_id, wire::EvictReply{ended, /*freed=*/true, {}});
   }
-  Drain(*state, now_ns);
+  Drain(*state, Format("user %u evicts it", peer.uid), &peer, now_ns);
   if (request.wait_ms == 0 && state->phase == StatePhase::kDraining) {
-    return Reply(connection, request_id,
-                 wire::EvictReply{Info(*state, now_ns), /*freed=*/false, LeasesOn(id, now_ns)});
+    return Reply(
+        connection, request_id,
+        wire::EvictReply{Info(*state, now_ns), /*freed=*/false, LeasesOn(state->id, peer, now_ns)});
   }
   // Nobody leases it any more; with wait_ms 0 the answer comes with the next look at borrowers.
   AddWaiter(Waiter{.connection = connection,
                    .request_id = request_id,
                    .wish = Wish::kEvict,
-                   .state = id,
+                   .state = state->id,
                    .deadline_ns = now_ns + MsToNs(request.wait_ms)});
 }
 
-void NodeState::Drain(State& state, std::int64_t now_ns) {
+// Of one state or of the node: nobody new comes in, whoever is there may stay. Nothing is freed.
+void NodeState::DrainAsked(ConnectionId connection, std::uint32_t request_id,
+                           const wire::DrainRequest& request, std::int64_t now_ns) {
+  const Peer& peer = PeerOf(connection);
+  const std::string doing = request.state ? "drain '" + *request.state + "'" : "drain the node";
+  State* const state = request.state ? FindToAttach(*request.state) : nullptr;
+  if (request.state && (state == nullptr || state->phase == StatePhase::kFailed)) {
+    return Refuse(connection, request_id,
+                  Error{Code::kNotFound, doing + ": no such state on this node; `stickyctl ls` "
+                                                 "shows those there are"});
+  }
+  const bool may = state != nullptr ? MayManage(peer, *state) : IsNodeOwner(peer);
+  if (!may) {
+    return Refuse(connection, request_id,
+                  Error{Code::kPermissionDenied,
+                        doing + Format(" as user %u: that is for %sthe node's owner", peer.uid,
+                                       state != nullptr ? "its owner and " : "")});
+  }
+  (state != nullptr ? state->closed : draining_) = !request.resume;
+  LogLine(Log::Level::kInfo,
+          Format("user %u %s %s", peer.uid, request.resume ? "resumes" : "drains",
+                 state != nullptr ? ("'" + state->name + "'").c_str() : "the node"));
+  Note(request.resume ? EventKind::kResume : EventKind::kDrain, state, &peer, "", now_ns);
+  AddWaiter(Waiter{.connection = connection,
+                   .request_id = request_id,
+                   .wish = Wish::kDrain,
+                   .state = state != nullptr ? std::optional(state->id) : std::nullopt,
+                   .deadline_ns = now_ns + (request.resume ? 0 : MsToNs(request.wait_ms))});
+  ExpireWaiters(now_ns);
+}
+
+void NodeState::Drain(State& state, const std::string& why, const Peer* by, std::int64_t now_ns) {
   if (state.phase == StatePhase::kReady) {
     state.phase = StatePhase::kDraining;
     LogLine(Log::Level::kInfo,
-            Format("state '%s' (epoch %llu) drains: %u leases are left", state.name.c_str(),
-                   Ull(state.epoch), leases_.CountOn(state.id)));
+            Format("state '%s' (epoch %llu) drains: %s; %u leases are left", state.name.c_str(),
+                   Ull(state.epoch), why.c_str(), leases_.CountOn(state.id)));
+    Note(EventKind::kEvict, &state, by, why, now_ns);
   }
   Release(state.id, now_ns);
 }
@@ -131,11 +210,13 @@ void NodeState::Drain(State& state, std::int64_t now_ns) {
 void NodeState::Release(StateId id, std::int64_t now_ns) {
   State* const state = FindById(id);
   if (state == nullptr) return;
+  const bool leased = leases_.CountOn(id) > 0;
   const bool held = !state->holders_to_be.empty() || leases_.HoldCountOn(id) > 0;
-  if (state->phase == StatePhase::kReady && state->kept_by_holds && !state->pinned && !held) {
-    return Drain(*state, now_ns);
+  if (!leased) state->used_ns = now_ns;
+  if (state->phase == StatePhase::kReady && state->kept_by_holds && !state->policy.pin && !held) {
+    return Drain(*state, "its last hold has ended", nullptr, now_ns);
   }
-  if (state->phase != StatePhase::kDraining || leases_.CountOn(id) > 0) return;
+  if (state->phase != StatePhase::kDraining || leased) return;
   state->phase = StatePhase::kClosing;
   state->looked_ns = now_ns;
   actions_.emplace_back(AskBorrowers{id});
@@ -143,20 +224,19 @@ void NodeState::Release(StateId id, std::int64_t now_ns) {
 
 NodeState::Actions NodeState::Borrowers(StateId id, bool any, std::int64_t now_ns) {
   State* const state = FindById(id);
-  if (state == nullptr || state->phase != StatePhase::kClosing) return Take();
+  if (state == nullptr || state->phase != StatePhase::kClosing) return Settle(now_ns);
   if (any) {
     ExpireWaiters(now_ns);
-    return Take();
+    return Settle(now_ns);
   }
   LogLine(Log::Level::kInfo,
           Format("state '%s' (epoch %llu) is gone: %s are free again", state->name.c_str(),
                  Ull(state->epoch), ByteCount(state->arena_bytes).c_str()));
+  Note(EventKind::kGone, state, nullptr, ByteCount(state->arena_bytes), now_ns);
   actions_.emplace_back(FreeArena{id});
   AnswerWaiters(id, now_ns);
   Forget(id);
-  return Take();
+  return Settle(now_ns);
 }
-
-void NodeState::Forget(StateId id) { states_.erase(id); }
 
 }  // namespace sticky::daemon

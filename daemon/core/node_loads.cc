@@ -9,50 +9,87 @@
 
 namespace sticky::daemon {
 
+using wire::EventKind;
+using wire::Placement;
 using wire::StatePhase;
 
 NodeState::Actions NodeState::LoadAsked(ConnectionId connection, std::uint32_t request_id,
                                         const wire::LoadRequest& request, BundleId bundle,
                                         std::int64_t now_ns) {
-  State* const known = FindByName(request.state);
-  if (const Status may = MayAsk(connection); !may.ok()) {
-    Refuse(connection, request_id, may.error());
-  } else if (shutting_down_) {
-    Refuse(connection, request_id,
-           Error{Code::kUnavailable, "load '" + request.state + "': the daemon is shutting down"});
-  } else if (known != nullptr && known->phase != StatePhase::kFailed) {
-    JoinLoad(connection, request_id, *known, request, now_ns);
-  } else {
+  asked_ns_ = now_ns;
+  State* const known = FindToLoad(request.state);
+  const std::optional<Error> refusal = RefusalOfLoad(connection, request);
+  const bool starts = known == nullptr || known->phase == StatePhase::kDraining ||
+                      (request.placement != Placement::kJoin && known->phase == StatePhase::kReady);
+  if (!refusal && starts) {
     StartLoad(connection, request_id, request, bundle, now_ns);
-    return Take();
+    return Settle(now_ns);
+  }
+  if (refusal) {
+    Refuse(connection, request_id, *refusal);
+  } else {
+    JoinLoad(connection, request_id, *known, request, now_ns);
   }
   actions_.emplace_back(DropBundle{bundle});
-  return Take();
+  return Settle(now_ns);
+}
+
+// Why this load is not even looked at; about the whole node, or about a state of that name.
+std::optional<Error> NodeState::RefusalOfLoad(ConnectionId connection,
+                                              const wire::LoadRequest& request) const {
+  const std::string doing = "load '" + request.state + "': ";
+  const Peer& peer = PeerOf(connection);
+  if (shutting_down_) return Error{Code::kUnavailable, doing + "the daemon is shutting down"};
+  if (draining_) {
+    return Error{Code::kUnavailable, doing +
+                                         "the node is being drained (`stickyctl drain`); run on "
+                                         "another node, or try again later"};
+  }
+  if (request.policy.priority > 0 && !IsNodeOwner(peer)) {
+    return Error{Code::kPermissionDenied,
+                 doing + Format("priority %d: above 0 is for the node's owner; user %u may ask for "
+                                "0 and less",
+                                request.policy.priority, peer.uid)};
+  }
+  const State* const known = FindToLoad(request.state);
+  if (known == nullptr) return std::nullopt;
+  if (!MayUse(peer, *known)) {
+    return Error{Code::kPermissionDenied, doing + "a state of that name is there; " +
+                                              RuleText(known->ownership()) + "; use another name"};
+  }
+  if (request.placement != Placement::kJoin && !MayManage(peer, *known)) {
+    return Error{Code::kPermissionDenied,
+                 doing + Format("to replace it is for its owner, user %u, and the node's owner",
+                                known->uid)};
+  }
+  return std::nullopt;
 }
 
 void NodeState::JoinLoad(ConnectionId connection, std::uint32_t request_id, State& state,
                          const wire::LoadRequest& request, std::int64_t now_ns) {
   const std::string doing = "load '" + request.state + "'";
   if (state.template_digest != request.template_digest) {
-    Refuse(connection, request_id,
-           Error{Code::kInvalidArgument, doing + ": a state of that name was built from template " +
-                                             ToHex(state.template_digest) + ", not " +
-                                             ToHex(request.template_digest) +
-                                             "; evict it first or use another name"});
-    return;
+    const bool loading = state.IsLoading();
+    return Refuse(
+        connection, request_id,
+        Error{loading ? Code::kUnavailable : Code::kInvalidArgument,
+              doing +
+                  (loading ? ": a state of that name is being built from template "
+                           : ": a state of that name was built from template ") +
+                  ToHex(state.template_digest) + ", not " + ToHex(request.template_digest) +
+                  (loading ? "; wait until it is ready"
+                           : "; use another name, or --replace (builds the new one beside it) or "
+                             "--in-place (instead of it)")});
   }
-  if (state.phase == StatePhase::kDraining) {
-    Refuse(connection, request_id,
-           Error{Code::kUnavailable, doing + ": it is being evicted; try again when it is gone"});
-    return;
+  // Who may only use a state does not change how long it stays.
+  if (MayManage(PeerOf(connection), state)) {
+    state.policy.pin = state.policy.pin || request.policy.pin;
+    state.kept_by_holds = state.kept_by_holds && request.hold;
   }
-  state.pinned = state.pinned || request.pin;
-  state.kept_by_holds = state.kept_by_holds && request.hold;
   if (request.hold) state.holders_to_be.insert(connection);
-  if (!IsLoading(state.phase) || request.wait_ms == 0) {
-    if (IsLoading(state.phase)) state.cancelled_when_unwanted = false;
-    Reply(connection, request_id, wire::LoadReply{Info(state, now_ns), /*joined=*/true});
-    return;
+  if (!state.IsLoading() || request.wait_ms == 0) {
+    if (state.IsRunning()) state.cancelled_when_unwanted = false;
+    return Reply(connection, request_id, wire::LoadReply{Info(state, now_ns), /*joined=*/true});
   }
   AddWaiter(Waiter{.connection = connection,
                    .request_id = request_id,
@@ -62,24 +99,40 @@ void NodeState::JoinLoad(ConnectionId connection, std::uint32_t request_id, Stat
                    .joined = true});
 }
 
-Status NodeState::MayStartLoad(const wire::LoadRequest& request) const {
+Status NodeState::MayStartLoad(const Peer& peer, const wire::LoadRequest& request) const {
   const std::string doing = "load '" + request.state + "'";
   // A killed loader ends at once, unless the file system that it reads from hangs.
-  constexpr std::uint32_t kStuckLoadersMax = 16;
-  if (loaders_.size() >= limits_.load_count_max + kStuckLoadersMax) {
+  constexpr int kStuckLoadersMax = 16;
+  const auto stuck = std::count_if(loaders_.begin(), loaders_.end(), [this](StateId id) {
+    const State* const state = FindById(id);
+    return state == nullptr || state->phase == StatePhase::kFailed;
+  });
+  if (stuck >= kStuckLoadersMax) {
     return Error{Code::kUnavailable,
-                 Format("%s: %zu loaders of ended loads cannot be killed; does the file system of "
+                 Format("%s: %d loaders of ended loads cannot be killed; does the file system of "
                         "the model files still answer?",
-                        doing.c_str(), loaders_.size())};
+                        doing.c_str(), static_cast<int>(stuck))};
   }
-  if (RunningLoads() >= limits_.load_count_max) {
+  std::uint32_t live = 0;
+  std::uint32_t own_loads = 0;
+  for (const auto& [id, state] : states_) {
+    live += state.phase != StatePhase::kFailed ? 1 : 0;
+    own_loads += state.IsLoading() && state.uid == peer.uid ? 1 : 0;
+  }
+  if (own_loads >= limits_.user.load_count_max && !IsNodeOwner(peer)) {
+    return Error{Code::kUnavailable, Format("%s: user %u has %u loads that run or wait, the limit "
+                                            "(limits.per_user.loads); try again when one has ended",
+                                            doing.c_str(), peer.uid, own_loads)};
+  }
+  if (queue_.size() >= limits_.queue_count_max) {
+    return Error{Code::kUnavailable, Format("%s: %zu loads wait already, the limit (limits.queue)",
+                                            doing.c_str(), queue_.size())};
+  }
+  if (request.wait_ms == 0 && RunningLoads() >= limits_.load_count_max) {
     return Error{Code::kUnavailable, Format("%s: %u loads are running, the limit (limits.loads); "
-                                            "try again when one has ended",
+                                            "wait for a turn with --wait, or try again later",
                                             doing.c_str(), limits_.load_count_max)};
   }
-  const auto live = static_cast<std::uint32_t>(
-      std::count_if(states_.begin(), states_.end(),
-                    [](const auto& entry) { return entry.second.phase != StatePhase::kFailed; }));
   if (live >= limits_.state_count_max) {
     return Error{Code::kOutOfMemory,
                  Format("%s: %u states exist, the limit (limits.states); evict one first",
@@ -90,67 +143,90 @@ Status NodeState::MayStartLoad(const wire::LoadRequest& request) const {
 
 void NodeState::StartLoad(ConnectionId connection, std::uint32_t request_id,
                           const wire::LoadRequest& request, BundleId bundle, std::int64_t now_ns) {
-  if (const Status may = MayStartLoad(request); !may.ok()) {
+  const Peer& peer = PeerOf(connection);
+  if (const Status may = MayStartLoad(peer, request); !may.ok()) {
     Refuse(connection, request_id, may.error());
     actions_.emplace_back(DropBundle{bundle});
     return;
   }
-  if (State* const failed = FindByName(request.state)) Forget(failed->id);
+  State* const earlier = FindToLoad(request.state);
+  if (State* const newest = FindNewest(request.state);
+      newest != nullptr && newest->phase == StatePhase::kFailed) {
+    Forget(newest->id);
+  }
   const StateId id{next_state_++};
   State& state = states_[id];
   state.id = id;
   state.name = request.state;
+  state.epoch = next_epoch_++;
+  state.uid = peer.uid;
+  state.gid = peer.gid;
+  state.policy = request.policy;
   state.template_digest = request.template_digest;
   state.source = request.source;
   state.dtype = request.dtype;
   state.huge_pages_wanted = request.huge_pages;
-  state.pinned = request.pin;
+  state.prefault = request.prefault;
+  state.file_count = request.file_count;
   state.kept_by_holds = request.hold;
   if (request.hold) state.holders_to_be.insert(connection);
   state.cancelled_when_unwanted = request.wait_ms != 0;
-  state.epoch = next_epoch_++;
   state.asked_ns = state.moved_ns = now_ns;
-
-  loaders_.insert(id);
-  LogLine(Log::Level::kInfo, Format("load '%s' (epoch %llu) from '%s'", state.name.c_str(),
-                                    Ull(state.epoch), Escape(state.source).c_str()));
-  actions_.emplace_back(
-      StartLoader{id, bundle, wire::PlanRequest{state.name, request.dtype, request.file_count}});
-  const Waiter waiter{.connection = connection,
-                      .request_id = request_id,
-                      .wish = Wish::kLoad,
-                      .state = id,
-                      .deadline_ns = now_ns + MsToNs(request.wait_ms)};
-  if (request.wait_ms == 0) {
-    Reply(connection, request_id, wire::LoadReply{Info(state, now_ns), /*joined=*/false});
-  } else if (!AddWaiter(waiter)) {
-    CancelIfUnwanted(id, now_ns);
+  state.bundle = bundle;
+  queue_.insert(id);
+  LogLine(Log::Level::kInfo,
+          Format("load '%s' (epoch %llu) for user %u from '%s'", state.name.c_str(),
+                 Ull(state.epoch), state.uid, Escape(state.source).c_str()));
+  Note(EventKind::kLoad, &state, &peer, state.source, now_ns);
+  if (earlier != nullptr && request.placement == Placement::kReplace) state.replaces = earlier->id;
+  if (earlier != nullptr && request.placement == Placement::kInPlace) {
+    state.follows = earlier->id;
+    Drain(*earlier, "it is replaced in place", &peer, now_ns);
   }
+  ServeQueue(now_ns);
+  if (request.wait_ms == 0) {
+    return Reply(connection, request_id, wire::LoadReply{Info(state, now_ns), /*joined=*/false});
+  }
+  const bool waits = AddWaiter(Waiter{.connection = connection,
+                                      .request_id = request_id,
+                                      .wish = Wish::kLoad,
+                                      .state = id,
+                                      .deadline_ns = now_ns + MsToNs(request.wait_ms)});
+  if (!waits) CancelIfUnwanted(id, now_ns);
+}
+
+// Its turn has come: a loader reads the headers.
+void NodeState::Launch(State& state, std::int64_t now_ns) {
+  queue_.erase(state.id);
+  loaders_.insert(state.id);
+  state.phase = StatePhase::kPlanning;
+  state.moved_ns = now_ns;
+  const BundleId bundle = *std::exchange(state.bundle, std::nullopt);
+  actions_.emplace_back(
+      StartLoader{state.id, bundle, wire::PlanRequest{state.name, state.dtype, state.file_count}});
 }
 
 NodeState::Actions NodeState::Planned(StateId id, std::uint64_t arena_bytes,
                                       std::uint32_t tensor_count, std::int64_t now_ns) {
   State* const state = FindById(id);
-  if (state == nullptr || state->phase != StatePhase::kPlanning) return Take();
-  const std::uint64_t used = used_bytes();
-  const std::uint64_t left = limits_.budget_bytes - std::min(used, limits_.budget_bytes);
-  if (arena_bytes > left) {
-    FailLoad(*state,
-             Error{Code::kOutOfMemory,
-                   Format("load '%s': it needs %llu bytes (%s), %llu (%s) of the node's budget of "
-                          "%llu (%s) are free; evict a state, or raise memory.host",
-                          state->name.c_str(), Ull(arena_bytes), ByteCount(arena_bytes).c_str(),
-                          Ull(left), ByteCount(left).c_str(), Ull(limits_.budget_bytes),
-                          ByteCount(limits_.budget_bytes).c_str())},
-             now_ns);
-    return Take();
-  }
-  state->arena_bytes = arena_bytes;
+  if (state == nullptr || state->phase != StatePhase::kPlanning) return Settle(now_ns);
+  state->wanted_bytes = arena_bytes;
   state->tensor_count = tensor_count;
-  state->phase = StatePhase::kFilling;
   state->moved_ns = now_ns;
-  actions_.emplace_back(AllocateArena{id, arena_bytes, state->huge_pages_wanted});
-  return Take();
+  if (const Status may = MayEverFit(*state); !may.ok()) {
+    FailLoad(*state, may.error(), now_ns);
+    return Settle(now_ns);
+  }
+  state->phase = StatePhase::kQueued;
+  queue_.insert(id);
+  ServeQueue(now_ns);
+  const bool is_queued = state->phase == StatePhase::kQueued;
+  if (is_queued && !IsAwaited(id) && !RoomIsComing(*state)) {
+    FailLoad(*state, NoRoomFor(*state, now_ns), now_ns);
+  } else if (is_queued) {
+    TellProgress(*state, now_ns);
+  }
+  return Settle(now_ns);
 }
 
 NodeState::Actions NodeState::ArenaAllocated(StateId id, std::string huge_pages,
@@ -161,27 +237,29 @@ NodeState::Actions NodeState::ArenaAllocated(StateId id, std::string huge_pages,
     state->moved_ns = now_ns;
     TellProgress(*state, now_ns);
   }
-  return Take();
+  return Settle(now_ns);
 }
 
 NodeState::Actions NodeState::Progressed(StateId id, std::uint64_t bytes_done,
                                          std::uint64_t bytes_present, std::int64_t now_ns) {
   State* const state = FindById(id);
-  if (state == nullptr || state->phase != StatePhase::kFilling) return Take();
+  if (state == nullptr || state->phase != StatePhase::kFilling) return Settle(now_ns);
   // Only an advance is a sign of life: a loader that repeats itself has stalled.
-  if (std::max(bytes_done, bytes_present) > state->arena_bytes) return Take();
-  if (bytes_done <= state->bytes_done && bytes_present <= state->bytes_present) return Take();
+  if (std::max(bytes_done, bytes_present) > state->arena_bytes) return Settle(now_ns);
+  if (bytes_done <= state->bytes_done && bytes_present <= state->bytes_present) {
+    return Settle(now_ns);
+  }
   state->bytes_done = std::max(bytes_done, state->bytes_done);
   state->bytes_present = std::max(bytes_present, state->bytes_present);
   state->moved_ns = now_ns;
   TellProgress(*state, now_ns);
-  return Take();
+  return Settle(now_ns);
 }
 
 NodeState::Actions NodeState::Filled(StateId id, const Digest& content_digest,
                                      std::uint64_t huge_bytes, std::int64_t now_ns) {
   State* const state = FindById(id);
-  if (state == nullptr || state->phase != StatePhase::kFilling) return Take();
+  if (state == nullptr || state->phase != StatePhase::kFilling) return Settle(now_ns);
   state->content_digest = content_digest;
   state->bytes_done = state->arena_bytes;
   state->moved_ns = now_ns;
@@ -192,65 +270,104 @@ NodeState::Actions NodeState::Filled(StateId id, const Digest& content_digest,
   }
   actions_.emplace_back(
       Publish{id, state->name, state->epoch, facts_.nonce, content_digest, state->template_digest});
-  return Take();
+  return Settle(now_ns);
 }
 
 NodeState::Actions NodeState::Published(StateId id, std::int64_t now_ns) {
   State* const state = FindById(id);
-  if (state == nullptr || state->phase != StatePhase::kFilling) return Take();
+  if (state == nullptr || state->phase != StatePhase::kFilling) return Settle(now_ns);
   state->phase = StatePhase::kReady;
-  state->ended_ns = now_ns;
-  LogLine(Log::Level::kInfo,
-          Format("state '%s' (epoch %llu) is ready: %s in %.2f s, digest %s", state->name.c_str(),
-                 Ull(state->epoch), ByteCount(state->arena_bytes).c_str(),
-                 static_cast<double>(now_ns - state->asked_ns) / 1e9,
-                 ToHex(*state->content_digest).c_str()));
+  state->ended_ns = state->used_ns = now_ns;
+  const std::string made = Format("%s in %.2f s, digest %s", ByteCount(state->arena_bytes).c_str(),
+                                  static_cast<double>(now_ns - state->asked_ns) / 1e9,
+                                  ToHex(*state->content_digest).c_str());
+  LogLine(Log::Level::kInfo, Format("state '%s' (epoch %llu) is ready: %s", state->name.c_str(),
+                                    Ull(state->epoch), made.c_str()));
+  Note(EventKind::kReady, state, nullptr, made, now_ns);
+  if (State* const earlier = state->replaces ? FindById(*state->replaces) : nullptr) {
+    Drain(*earlier, Format("epoch %llu replaces it", Ull(state->epoch)), nullptr, now_ns);
+  }
   AnswerWaiters(id, now_ns);
   Release(id, now_ns);  // its holder may have gone in the meantime
-  return Take();
+  return Settle(now_ns);
 }
 
 NodeState::Actions NodeState::LoaderFailed(StateId id, const Error& error, std::int64_t now_ns) {
   State* const state = FindById(id);
-  if (state == nullptr || !IsLoading(state->phase)) return Take();
+  if (state == nullptr || !state->IsLoading()) return Settle(now_ns);
   FailLoad(*state, Error{error.code, "load '" + state->name + "': " + error.message, error.os_code},
            now_ns);
-  return Take();
+  return Settle(now_ns);
 }
 
-NodeState::Actions NodeState::LoaderGone(StateId id) {
+NodeState::Actions NodeState::LoaderGone(StateId id, std::int64_t now_ns) {
   dying_bytes_.erase(id);
   loaders_.erase(id);
-  return Take();
+  return Settle(now_ns);
 }
 
 void NodeState::FailLoad(State& state, const Error& error, std::int64_t now_ns) {
+  const StateId id = state.id;
+  const std::string name = state.name;
   state.phase = StatePhase::kFailed;
   state.failure = wire::Failure{error.code, error.message, error.os_code};
   state.ended_ns = now_ns;
+  queue_.erase(id);
+  if (state.bundle) actions_.emplace_back(DropBundle{*std::exchange(state.bundle, std::nullopt)});
   // Its loader may be filling the arena right now: the memory is free when that process is gone.
-  if (state.arena_bytes > 0) dying_bytes_[state.id] = state.arena_bytes;
+  if (state.arena_bytes > 0) dying_bytes_[id] = state.arena_bytes;
   state.arena_bytes = 0;
+  state.wanted_bytes = 0;
   state.holders_to_be.clear();
   state.content_digest.reset();
-  LogLine(Log::Level::kWarning, Format("load '%s' (epoch %llu) failed: %s", state.name.c_str(),
+  LogLine(Log::Level::kWarning, Format("load '%s' (epoch %llu) failed: %s", name.c_str(),
                                        Ull(state.epoch), Printable(error.message).c_str()));
-  actions_.emplace_back(KillLoader{state.id});
-  actions_.emplace_back(FreeArena{state.id});
-  AnswerWaiters(state.id, now_ns);
+  Note(EventKind::kLoadFailed, &state, nullptr, error.message, now_ns);
+  actions_.emplace_back(KillLoader{id});
+  actions_.emplace_back(FreeArena{id});
+  AnswerWaiters(id, now_ns);
+  // A failed replacement leaves the state that it was for as it was.
+  if (FindToLoad(name) != nullptr) return Forget(id);
   TrimFailed();
 }
 
 void NodeState::CancelIfUnwanted(StateId id, std::int64_t now_ns) {
   State* const state = FindById(id);
-  if (state == nullptr || !IsLoading(state->phase) || !state->cancelled_when_unwanted) return;
-  const bool wanted = std::any_of(waiters_.begin(), waiters_.end(),
-                                  [id](const Waiter& waiter) { return waiter.state == id; });
-  if (wanted) return;
+  if (state == nullptr || !state->IsLoading() || !state->cancelled_when_unwanted) return;
+  if (IsAwaited(id)) return;
   FailLoad(*state,
            Error{Code::kUnavailable,
                  "load '" + state->name + "': cancelled, nobody waits for it any more"},
            now_ns);
+}
+
+void NodeState::FailOverdueLoads(std::int64_t now_ns) {
+  std::vector<std::pair<StateId, Error>> overdue;
+  for (const auto& [id, state] : states_) {
+    const std::int64_t silent_ns = now_ns - state.moved_ns;
+    if (state.phase == StatePhase::kPlanning && silent_ns > limits_.plan_ns) {
+      overdue.emplace_back(
+          id, Error{Code::kUnavailable,
+                    Format("load '%s': its files' headers were not read within %.1f s",
+                           state.name.c_str(), static_cast<double>(limits_.plan_ns) / 1e9)});
+    }
+    if (state.phase == StatePhase::kFilling && silent_ns > limits_.fill_stall_ns) {
+      overdue.emplace_back(
+          id, Error{Code::kUnavailable,
+                    Format("load '%s': the loader stalled for %.1f s at %llu of %llu bytes",
+                           state.name.c_str(), static_cast<double>(silent_ns) / 1e9,
+                           Ull(state.bytes_done), Ull(state.arena_bytes))});
+    }
+    const bool drains_first = state.follows && FindById(*state.follows) != nullptr;
+    if (state.phase == StatePhase::kQueued && !IsAwaited(id) && !drains_first &&
+        silent_ns > limits_.room_ns) {
+      overdue.emplace_back(id, NoRoomFor(state, now_ns));
+    }
+  }
+  for (const auto& [id, error] : overdue) {
+    // An earlier failure may have pushed it out of the table of failed loads.
+    if (State* const state = FindById(id)) FailLoad(*state, error, now_ns);
+  }
 }
 
 void NodeState::TrimFailed() {

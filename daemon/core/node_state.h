@@ -1,12 +1,16 @@
 // NodeState: every decision of the daemon. Events go in, actions come out; nothing is touched here.
 //
-// A state's life: planning (the loader reads headers) -> filling (it copies into the arena) ->
-// ready -> draining (evict was asked, leases are left) -> closing (no lease is left, the arena is
-// still mapped somewhere) -> gone. Planning and filling may end in failed. Memory counts against
-// the budget from the plan until nobody maps the arena any more.
+// A state's life: queued (the load waits for its turn) -> planning (the loader reads headers) ->
+// queued (it waits for room in memory, if it must) -> filling (it copies into the arena) -> ready
+// -> draining (no new leases, some are left) -> closing (no lease is left, the arena is still
+// mapped somewhere) -> gone. All before ready may end in failed. Memory counts against the budget
+// from the moment that there was room until nobody maps the arena any more.
+//
+// Two epochs of one name may exist beside each other: a replacement and what it replaces, or a new
+// load and what still drains.
 //
 // Thread: loop thread only.
-// Source: docs/ARCHITECTURE.md, "Invariants".
+// Source: docs/ARCHITECTURE.md, "Invariants"; docs/daemon.md.
 
 #ifndef STICKY_DAEMON_CORE_NODE_STATE_H_
 #define STICKY_DAEMON_CORE_NODE_STATE_H_
@@ -23,20 +27,28 @@
 #include "base/digest.h"
 #include "base/ids.h"
 #include "base/result.h"
+#include "daemon/core/access.h"
 #include "daemon/core/actions.h"
+#include "daemon/core/journal.h"
 #include "daemon/core/lease_table.h"
+#include "daemon/core/state.h"
 #include "flatbuffers/wire_codec.h"
 
 namespace sticky::daemon {
 
 class NodeState {
  public:
-  // facts: what StatusReply says that never changes. daemon_nonce: this life of the daemon.
-  NodeState(const Limits& limits, wire::StatusReply facts, std::int64_t now_ns);
+  // facts: what StatusReply says that never changes. now_ns and wall_ms: one moment on the
+  // monotonic clock and since the epoch; events are dated with it.
+  NodeState(const Limits& limits, wire::StatusReply facts, std::int64_t now_ns,
+            std::int64_t wall_ms);
 
   // --- events; each returns what is to be done, in order -------------------------------------
   using Actions = std::vector<Action>;
 
+  // Whether a new connection of `peer` is taken. Errors: kPermissionDenied, kUnavailable past the
+  // user's limit. The outside tells the client and closes.
+  Status MayConnect(const Peer& peer) const;
   Actions Connected(ConnectionId connection, Peer peer, std::int64_t now_ns);
   Actions Disconnected(ConnectionId connection, std::int64_t now_ns);
 
@@ -59,7 +71,7 @@ class NodeState {
   // the load has ended.
   Actions LoaderFailed(StateId state, const Error& error, std::int64_t now_ns);
   // The loader's process has been reaped, whatever became of its load: it maps nothing any more.
-  Actions LoaderGone(StateId state);
+  Actions LoaderGone(StateId state, std::int64_t now_ns);
 
   // The reply that carried this lease could not be made; ends it. The outside tells the client.
   Actions LendFailed(LeaseId lease, std::int64_t now_ns);
@@ -77,104 +89,137 @@ class NodeState {
   std::uint32_t state_count() const { return static_cast<std::uint32_t>(states_.size()); }
   std::uint32_t waiter_count() const { return static_cast<std::uint32_t>(waiters_.size()); }
   const LeaseTable& leases() const { return leases_; }
+  // As the node's owner sees them, by name.
   std::vector<wire::StateInfo> ListStates(std::int64_t now_ns) const;
 
  private:
-  struct State {
-    StateId id{0};
-    std::string name;
-    wire::StatePhase phase = wire::StatePhase::kPlanning;
-    Digest template_digest;
-    std::string source;
-    DtypeChoice dtype = DtypeChoice::kAuto;
-    bool huge_pages_wanted = false;
-    bool pinned = false;
-    bool kept_by_holds = false;            // drains by itself when its last hold ends
-    std::set<ConnectionId> holders_to_be;  // asked with hold, have not attached yet
-    bool cancelled_when_unwanted = false;  // everyone who asked for the load waits for it
-    std::uint64_t epoch = 0;
-    std::uint64_t arena_bytes = 0;  // 0 until planned
-    std::uint32_t tensor_count = 0;
-    std::uint64_t bytes_done = 0;
-    std::uint64_t bytes_present = 0;
-    std::string huge_pages;
-    std::optional<Digest> content_digest;
-    std::optional<wire::Failure> failure;
-    std::int64_t asked_ns = 0;
-    std::int64_t moved_ns = 0;   // last sign of life of the loader
-    std::int64_t ended_ns = 0;   // ready or failed
-    std::int64_t looked_ns = 0;  // last AskBorrowers
-  };
-  enum class Wish : std::int8_t { kLoad = 0, kAttach, kEvict };
+  enum class Wish : std::int8_t { kLoad = 0, kAttach, kEvict, kDrain, kEvents };
   struct Waiter {
     ConnectionId connection;
     std::uint32_t request_id = 0;
     Wish wish = Wish::kLoad;
-    StateId state{0};
+    std::optional<StateId> state;  // absent: of a drain, every state; of events, none
     std::int64_t deadline_ns = 0;
     std::int64_t told_ns = 0;  // last LoadProgress
     bool joined = false;
     wire::AttachRequest attach = {};  // when kAttach
+    std::uint64_t after = 0;          // when kEvents
   };
 
-  // Requests.
+  // node_leases.cc: attaching, letting go, evicting, draining.
   void Attach(ConnectionId connection, std::uint32_t request_id, const wire::AttachRequest& request,
               std::int64_t now_ns);
   void GrantAttach(ConnectionId connection, std::uint32_t request_id, State& state,
                    const wire::AttachRequest& request, std::int64_t now_ns);
+  Status MayLease(const Peer& peer, const State& state) const;
   void Evict(ConnectionId connection, std::uint32_t request_id, const wire::EvictRequest& request,
              std::int64_t now_ns);
-  void Show(ConnectionId connection, std::uint32_t request_id, const wire::ShowRequest& request,
-            std::int64_t now_ns);
+  void DrainAsked(ConnectionId connection, std::uint32_t request_id,
+                  const wire::DrainRequest& request, std::int64_t now_ns);
+  // why: for the log and the journal; `by` may be null: the daemon itself.
+  void Drain(State& state, const std::string& why, const Peer* by, std::int64_t now_ns);
+  void Release(StateId id, std::int64_t now_ns);
+  void Forget(StateId id) { states_.erase(id); }
+
+  // node_loads.cc: from the request to the published state, or to the failure.
+  std::optional<Error> RefusalOfLoad(ConnectionId connection,
+                                     const wire::LoadRequest& request) const;
   void JoinLoad(ConnectionId connection, std::uint32_t request_id, State& state,
                 const wire::LoadRequest& request, std::int64_t now_ns);
   void StartLoad(ConnectionId connection, std::uint32_t request_id,
                  const wire::LoadRequest& request, BundleId bundle, std::int64_t now_ns);
-  Status MayStartLoad(const wire::LoadRequest& request) const;
-
-  // Changes of a state.
+  Status MayStartLoad(const Peer& peer, const wire::LoadRequest& request) const;
+  void Launch(State& state, std::int64_t now_ns);
   void FailLoad(State& state, const Error& error, std::int64_t now_ns);
-  void Drain(State& state, std::int64_t now_ns);
-  void Release(StateId id, std::int64_t now_ns);
-  void Forget(StateId id);
   void CancelIfUnwanted(StateId id, std::int64_t now_ns);
+  void FailOverdueLoads(std::int64_t now_ns);
   void TrimFailed();
 
-  void FailOverdueLoads(std::int64_t now_ns);
+  // node_room.cc: the budget, the queue, and who makes room.
+  void ServeQueue(std::int64_t now_ns);
+  bool TryPlace(State& state, std::int64_t now_ns);
+  Status MayEverFit(const State& state) const;
+  // Memory that will be free without anybody's doing.
+  std::uint64_t ComingBytes() const;
+  // Whether a queued load that nobody waits for may be left to get its room.
+  bool RoomIsComing(const State& state) const;
+  std::vector<StateId> VictimsFor(const State& state, std::uint64_t need_bytes) const;
+  Error NoRoomFor(const State& state, std::int64_t now_ns) const;
+  std::string HoldersText(const State& state, std::int64_t now_ns) const;
+  std::string WhyItStays(const State& state, const State& wanted, std::int64_t now_ns) const;
+  std::uint32_t QueuePlace(StateId id) const;
+  void EndLifetimes(std::int64_t now_ns);
 
-  // Waiters.
+  // node_waiters.cc
   bool AddWaiter(const Waiter& waiter);
+  bool IsAwaited(StateId id) const;
   void AnswerWaiters(StateId id, std::int64_t now_ns);
+  void AnswerDrains();
+  void AnswerEvents();
   void ExpireWaiters(std::int64_t now_ns);
+  void Expire(const Waiter& waiter, std::int64_t now_ns);
   void TellProgress(State& state, std::int64_t now_ns);
 
-  // Answers.
+  // node_info.cc: answers that only tell.
+  void Show(ConnectionId connection, std::uint32_t request_id, const wire::ShowRequest& request,
+            std::int64_t now_ns);
+  void Events(ConnectionId connection, std::uint32_t request_id, const wire::EventsRequest& request,
+              std::int64_t now_ns);
+  wire::EventsReply EventsFor(const Peer& peer, std::uint64_t after) const;
   void Reply(ConnectionId to, std::uint32_t request_id, wire::Body body);
   void Refuse(ConnectionId to, std::uint32_t request_id, const Error& error);
   void LogLine(Log::Level level, std::string text);
-  Actions Take() { return std::exchange(actions_, {}); }
-
+  // Into the journal. about: may be null; by: null for the daemon itself.
+  void Note(wire::EventKind kind, const State* about, const Peer* by, std::string text,
+            std::int64_t now_ns);
   wire::StateInfo Info(const State& state, std::int64_t now_ns) const;
+  std::vector<wire::StateInfo> StatesFor(const Peer& peer, std::int64_t now_ns) const;
   wire::StatusReply StatusOf(std::int64_t now_ns) const;
-  std::vector<wire::LeaseInfo> LeasesOn(std::optional<StateId> only, std::int64_t now_ns) const;
-  Status MayAsk(ConnectionId connection) const;
-  State* FindByName(std::string_view name);
-  State* FindEvenClosing(std::string_view name);
+  std::vector<wire::LeaseInfo> LeasesOn(std::optional<StateId> only, const Peer& peer,
+                                        std::int64_t now_ns) const;
+
+  // node_state.cc
+  const Peer& PeerOf(ConnectionId connection) const;
+  bool IsNodeOwner(const Peer& peer) const { return daemon::IsNodeOwner(peer, facts_.uid); }
+  bool MayUse(const Peer& peer, const State& state) const;
+  bool MayManage(const Peer& peer, const State& state) const;
+  // The newest of a name that somebody could attach to, now or later; else the newest of any phase.
+  State* FindToAttach(std::string_view name);
+  // The newest of a name that is neither failed nor closing.
+  State* FindToLoad(std::string_view name);
+  const State* FindToLoad(std::string_view name) const {
+    return const_cast<NodeState*>(this)->FindToLoad(name);
+  }
+  // The newest of a name.
+  State* FindNewest(std::string_view name);
   State* FindById(StateId id);
+  const State* FindById(StateId id) const;
   std::uint32_t RunningLoads() const;
+  // What an event leads to beyond its own doing: loads that can go on, waits that have ended.
+  Actions Settle(std::int64_t now_ns);
 
   const Limits limits_;
   const wire::StatusReply facts_;
   const std::int64_t started_ns_;
+  const std::int64_t wall_offset_ms_;  // since the epoch, at monotonic 0
   std::map<StateId, State> states_;
+  std::set<StateId> queue_;  // the states in phase kQueued; ids are in order of asking
   // Arenas of failed loads whose loader may still map them: bytes.
   std::map<StateId, std::uint64_t> dying_bytes_;
   std::set<StateId> loaders_;  // started and not yet reaped
   std::map<ConnectionId, Peer> peers_;
+  std::map<std::uint32_t, std::uint32_t> connections_of_user_;
   std::vector<Waiter> waiters_;
   LeaseTable leases_;
+  Journal journal_;
   std::uint64_t next_state_ = 1;
   std::uint64_t next_epoch_ = 1;
+  std::uint64_t events_told_ = 0;  // up to this event, waiters have been answered
+  std::uint64_t attach_total_ = 0;
+  std::uint64_t evict_total_ = 0;
+  std::uint64_t refusal_total_ = 0;
+  std::int64_t asked_ns_ = 0;  // when the request came that is being answered
+  bool draining_ = false;      // an admin empties the node
   bool shutting_down_ = false;
   Actions actions_;
 };

@@ -1,9 +1,11 @@
-// Requests that wait: for a load, for a state to attach to, for an eviction.
+// Requests that wait: for a load, for a state to attach to, for an eviction, for leases to end, for
+// events.
 
 #include <algorithm>
 #include <utility>
 
 #include "base/text.h"
+#include "daemon/core/core_text.h"
 #include "daemon/core/node_state.h"
 
 namespace sticky::daemon {
@@ -11,14 +13,25 @@ namespace sticky::daemon {
 using wire::StatePhase;
 
 bool NodeState::AddWaiter(const Waiter& waiter) {
-  if (waiters_.size() >= limits_.waiter_count_max) {
+  const auto own = std::count_if(waiters_.begin(), waiters_.end(), [&](const Waiter& other) {
+    return other.connection == waiter.connection;
+  });
+  const bool too_many = waiters_.size() >= limits_.waiter_count_max;
+  if (too_many || own >= limits_.connection_waiter_count_max) {
     Refuse(waiter.connection, waiter.request_id,
-           Error{Code::kUnavailable, Format("wait for a state: %u requests wait already, the limit",
-                                            limits_.waiter_count_max)});
+           Error{Code::kUnavailable,
+                 Format("wait: %u requests wait already, the limit of %s",
+                        too_many ? limits_.waiter_count_max : limits_.connection_waiter_count_max,
+                        too_many ? "the node" : "one connection")});
     return false;
   }
   waiters_.push_back(waiter);
   return true;
+}
+
+bool NodeState::IsAwaited(StateId id) const {
+  return std::any_of(waiters_.begin(), waiters_.end(),
+                     [id](const Waiter& waiter) { return waiter.state == id; });
 }
 
 // The state is ready, failed or gone: everyone who waits for that gets an answer.
@@ -27,7 +40,8 @@ void NodeState::AnswerWaiters(StateId id, std::int64_t now_ns) {
   std::erase_if(waiters_, [&](const Waiter& waiter) {
     const State* const state = FindById(id);
     const bool evicted = state != nullptr && state->phase == StatePhase::kClosing;
-    if (waiter.state != id || (waiter.wish == Wish::kEvict) != evicted) return false;
+    if (waiter.state != id || waiter.wish == Wish::kDrain) return false;
+    if ((waiter.wish == Wish::kEvict) != evicted) return false;
     ripe.push_back(waiter);
     return true;
   });
@@ -48,6 +62,33 @@ void NodeState::AnswerWaiters(StateId id, std::int64_t now_ns) {
   }
 }
 
+// Whoever waits until a state, or the node, has no lease.
+void NodeState::AnswerDrains() {
+  std::vector<Waiter> ripe;
+  std::erase_if(waiters_, [&](const Waiter& waiter) {
+    if (waiter.wish != Wish::kDrain) return false;
+    const std::uint32_t left = waiter.state ? leases_.CountOn(*waiter.state) : leases_.count();
+    if (left > 0) return false;
+    ripe.push_back(waiter);
+    return true;
+  });
+  for (const Waiter& waiter : ripe) {
+    Reply(waiter.connection, waiter.request_id, wire::DrainReply{/*empty=*/true, {}});
+  }
+}
+
+void NodeState::AnswerEvents() {
+  if (events_told_ == journal_.last()) return;
+  events_told_ = journal_.last();
+  std::erase_if(waiters_, [&](const Waiter& waiter) {
+    if (waiter.wish != Wish::kEvents) return false;
+    wire::EventsReply reply = EventsFor(PeerOf(waiter.connection), waiter.after);
+    if (reply.events.empty()) return false;
+    Reply(waiter.connection, waiter.request_id, std::move(reply));
+    return true;
+  });
+}
+
 void NodeState::ExpireWaiters(std::int64_t now_ns) {
   std::vector<Waiter> late;
   std::erase_if(waiters_, [&](const Waiter& waiter) {
@@ -55,34 +96,54 @@ void NodeState::ExpireWaiters(std::int64_t now_ns) {
     late.push_back(waiter);
     return true;
   });
-  for (const Waiter& waiter : late) {
-    State* const state = FindById(waiter.state);
-    if (state == nullptr) {
-      Refuse(waiter.connection, waiter.request_id,
-             Error{Code::kUnavailable, "wait for a state: it has gone meanwhile"});
-      continue;
-    }
-    if (waiter.wish == Wish::kEvict) {
-      Reply(
-          waiter.connection, waiter.request_id,
-          wire::EvictReply{Info(*state, now_ns), /*freed=*/false, LeasesOn(waiter.state, now_ns)});
-      continue;
-    }
-    Refuse(waiter.connection, waiter.request_id,
-           Error{Code::kUnavailable,
-                 Format("wait for '%s': the deadline passed while it was %s, %llu of %llu bytes "
-                        "were done; wait longer",
-                        state->name.c_str(), wire::Name(state->phase),
-                        static_cast<unsigned long long>(state->bytes_done),
-                        static_cast<unsigned long long>(state->arena_bytes))});
-    // Whoever waited in vain will ask again: the load goes on for them.
-    state->cancelled_when_unwanted = false;
+  for (const Waiter& waiter : late) Expire(waiter, now_ns);
+}
+
+void NodeState::Expire(const Waiter& waiter, std::int64_t now_ns) {
+  const Peer& peer = PeerOf(waiter.connection);
+  if (waiter.wish == Wish::kEvents) {
+    return Reply(waiter.connection, waiter.request_id, EventsFor(peer, waiter.after));
   }
+  if (waiter.wish == Wish::kDrain) {
+    wire::DrainReply reply{/*empty=*/false, LeasesOn(waiter.state, peer, now_ns)};
+    reply.empty = reply.leases.empty();
+    return Reply(waiter.connection, waiter.request_id, std::move(reply));
+  }
+  State* const state = FindById(*waiter.state);
+  if (state == nullptr) {
+    return Refuse(waiter.connection, waiter.request_id,
+                  Error{Code::kUnavailable, "wait for a state: it has gone meanwhile"});
+  }
+  if (waiter.wish == Wish::kEvict) {
+    return Reply(
+        waiter.connection, waiter.request_id,
+        wire::EvictReply{Info(*state, now_ns), /*freed=*/false, LeasesOn(state->id, peer, now_ns)});
+  }
+  if (state->phase == StatePhase::kQueued) {
+    Error late = NoRoomFor(*state, now_ns);
+    late.message =
+        Format("wait for '%s': the deadline passed at place %u of the queue: ", state->name.c_str(),
+               QueuePlace(state->id)) +
+        late.message;
+    Refuse(waiter.connection, waiter.request_id, late);
+    // A place in the queue is for those who wait.
+    return CancelIfUnwanted(state->id, now_ns);
+  }
+  Refuse(waiter.connection, waiter.request_id,
+         Error{Code::kUnavailable,
+               Format("wait for '%s': the deadline passed while it was %s, %llu of %llu bytes "
+                      "were done; wait longer",
+                      state->name.c_str(), wire::Name(state->phase), Ull(state->bytes_done),
+                      Ull(state->arena_bytes))});
+  // Whoever waited in vain will ask again: the load goes on for them.
+  state->cancelled_when_unwanted = false;
 }
 
 void NodeState::TellProgress(State& state, std::int64_t now_ns) {
   for (Waiter& waiter : waiters_) {
-    if (waiter.state != state.id || waiter.wish != Wish::kLoad) continue;
+    const bool listens =
+        waiter.wish == Wish::kLoad || (waiter.wish == Wish::kAttach && waiter.attach.progress);
+    if (waiter.state != state.id || !listens) continue;
     if (waiter.told_ns != 0 && now_ns - waiter.told_ns < limits_.progress_ns) continue;
     waiter.told_ns = now_ns;
     Reply(waiter.connection, waiter.request_id, wire::LoadProgress{Info(state, now_ns)});

@@ -75,7 +75,7 @@ Coordinator::Coordinator(Loop& loop, SocketHome& home, Logger& logger,
       home_(home),
       logger_(logger),
       options_(options),
-      core_(options.limits, FactsOf(options, home), MonotonicNs()),
+      core_(options.limits, FactsOf(options, home), MonotonicNs(), WallMs()),
       tick_(loop, [this] { OnTick(); }),
       watch_(loop, [this] { Watch(); }),
       watchdog_(loop, [] { Notify("WATCHDOG=1"); }),
@@ -126,6 +126,7 @@ void Coordinator::OnConnection(UniqueFd socket, Peer peer) {
   client.connection = std::move(connection).value();
   client.peer = peer;
   client.deadline_ns = MonotonicNs() + options_.handshake_ms * 1'000'000;
+  if (const Status may = core_.MayConnect(peer); !may.ok()) client.refusal = may.error();
   if (is_full) {
     client.refusal =
         Error{Code::kUnavailable, Format("connect to stickyd: it serves %u connections, the limit "
@@ -322,13 +323,13 @@ void Coordinator::Perform(StartLoader& action) {
     const auto gone = loaders_.find(id);
     loop_.Bury(std::shared_ptr<LoaderProcess>(std::move(gone->second)));
     loaders_.erase(gone);
-    Do(core_.LoaderGone(id));
+    Do(core_.LoaderGone(id, MonotonicNs()));
   };
   Result<std::unique_ptr<LoaderProcess>> loader = LoaderProcess::Start(
       loop_, options_.loader_program, action.request, std::move(bundle), std::move(callbacks));
   if (!loader.ok()) {
     Queue(core_.LoaderFailed(id, loader.error(), MonotonicNs()));
-    return Queue(core_.LoaderGone(id));
+    return Queue(core_.LoaderGone(id, MonotonicNs()));
   }
   loaders_[id] = std::move(loader).value();
 }
@@ -341,7 +342,7 @@ Result<std::uint64_t> Coordinator::MakeArena(const AllocateArena& action) {
       device::HostArena arena,
       device::HostArena::Create(held.draft->state, action.arena_bytes, action.huge_pages));
   held.arena = std::move(arena);
-  STICKY_TRY(loader->second->Fill(held.arena->fd(), action.arena_bytes));
+  STICKY_TRY(loader->second->Fill(held.arena->fd(), {action.arena_bytes, action.prefault}));
   return action.arena_bytes;
 }
 

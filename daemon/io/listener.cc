@@ -13,6 +13,20 @@ constexpr int kAcceptsPerTurn = 64;
 
 UniqueFd OpenReserve() { return UniqueFd(::open("/dev/null", O_RDONLY | O_CLOEXEC)); }
 
+// The supplementary groups that the peer had when it connected; at most the kernel's NGROUPS_MAX.
+// Empty where the kernel does not tell them (before Linux 4.13): access by them is then refused.
+std::vector<std::uint32_t> GroupsOf(int socket) {
+  std::vector<gid_t> groups(32);
+  for (;;) {
+    socklen_t size_bytes = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
+    const int failure = ::getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &size_bytes);
+    const std::size_t count = size_bytes / sizeof(gid_t);
+    if (failure != 0 && (errno != ERANGE || count <= groups.size())) return {};
+    groups.resize(count);
+    if (failure == 0) return {groups.begin(), groups.end()};
+  }
+}
+
 }  // namespace
 
 Listener::Listener(Loop&, int fd, Callback on_connection)
@@ -35,7 +49,12 @@ void Listener::Accept() {
     ucred who{};
     socklen_t length = sizeof who;
     if (::getsockopt(socket.get(), SOL_SOCKET, SO_PEERCRED, &who, &length) != 0) continue;
-    on_connection_(std::move(socket), Peer{static_cast<std::uint64_t>(who.pid), who.uid, {}});
+    Peer peer;
+    peer.pid = static_cast<std::uint64_t>(who.pid);
+    peer.uid = who.uid;
+    peer.gid = who.gid;
+    peer.groups = GroupsOf(socket.get());
+    on_connection_(std::move(socket), peer);
   }
 }
 

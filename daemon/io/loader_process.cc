@@ -72,12 +72,12 @@ Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Start(Loop& loop, const st
   return made;
 }
 
-Status LoaderProcess::Fill(int arena_fd, std::uint64_t arena_bytes) {
+Status LoaderProcess::Fill(int arena_fd, const wire::FillRequest& request) {
   std::vector<UniqueFd> fds;
   fds.emplace_back(::fcntl(arena_fd, F_DUPFD_CLOEXEC, 0));
   if (!fds.back().valid()) return ErrnoError("hand the arena to the loader", errno);
   step_ = Step::kFilling;
-  channel_->Send({0, wire::FillRequest{arena_bytes}}, std::move(fds));
+  channel_->Send({0, request}, std::move(fds));
   return Ok{};
 }
 

@@ -43,7 +43,7 @@ class LoaderProcess {
                                                       FileBundle bundle, Callbacks callbacks);
 
   // The arena to fill; a duplicate of the descriptor is sent.
-  Status Fill(int arena_fd, std::uint64_t arena_bytes);
+  Status Fill(int arena_fd, const wire::FillRequest& request);
 
   // Ends it; of the callbacks only on_gone follows.
   void Kill();

@@ -34,6 +34,8 @@ namespace sticky::load {
 namespace {
 
 constexpr int kChannel = 3;
+// For room in memory: as long as anyone may wait for a load. The coordinator ends it earlier.
+constexpr std::int64_t kRoomMs = wire::kWaitMsMax;
 constexpr int kMessageMs = 60'000;  // for one message of the coordinator, who has its own deadlines
 constexpr int kThreadCountMax = 8;  // more than a disk or memory needs
 constexpr std::int64_t kProgressNs = 50'000'000;
@@ -61,8 +63,8 @@ struct Job {
   std::vector<weights::SourceFile> files;
 };
 
-Result<wire::Received> Receive() {
-  return wire::ReceiveMessage(kChannel, Deadline::AfterMs(kMessageMs));
+Result<wire::Received> Receive(std::int64_t wait_ms = kMessageMs) {
+  return wire::ReceiveMessage(kChannel, Deadline::AfterMs(wait_ms));
 }
 
 Status Say(wire::Body body, int fd = -1) {
@@ -169,7 +171,7 @@ Status Populate(device::Mapping& mapping, std::uint64_t arena_bytes, ProgressTel
 }
 
 Result<wire::FillReply> Fill(const Job& job, const weights::LoadPlan& plan) {
-  STICKY_ASSIGN(wire::Received message, Receive());
+  STICKY_ASSIGN(wire::Received message, Receive(kRoomMs));
   const auto* const request = std::get_if<wire::FillRequest>(&message.message.body);
   if (request == nullptr || message.fds.size() != 1 || request->arena_bytes != plan.arena_bytes) {
     return Error{Code::kInternal, "expected an arena of the planned size"};
@@ -179,7 +181,7 @@ Result<wire::FillReply> Fill(const Job& job, const weights::LoadPlan& plan) {
   STICKY_ASSIGN(device::Mapping mapping,
                 device::Mapping::Writable(arena.fd(), request->arena_bytes));
   ProgressTeller progress;
-  STICKY_TRY(Populate(mapping, request->arena_bytes, progress));
+  if (request->prefault) STICKY_TRY(Populate(mapping, request->arena_bytes, progress));
   FillOptions options;
   options.thread_count = ThreadCount();
   options.progress = [&](std::uint64_t bytes_done) {

@@ -365,8 +365,11 @@ TEST(LoadBudget, BudgetIsFreeAgainAfterEviction) {
   const std::string path = daemon.folder() / "m.safetensors";
   WriteTensorFile(path, 2u << 20);
   WireClient client = daemon.Client();
-  ASSERT_THAT(client.Load(LoadRequestFor("a"), path), IsOk());
-  ASSERT_THAT(client.Load(LoadRequestFor("b"), path), FailsWith(Code::kOutOfMemory));
+  wire::LoadRequest pinned = LoadRequestFor("a");
+  pinned.policy.pin = true;
+  ASSERT_THAT(client.Load(pinned, path), IsOk());
+  ASSERT_THAT(client.Load(LoadRequestFor("b", /*wait_ms=*/50), path),
+              FailsWith(Code::kOutOfMemory));
 
   ASSERT_TRUE(client.AskFor<wire::EvictReply>(wire::EvictRequest{"a", 0}).value().freed);
 

@@ -225,7 +225,7 @@ TEST_F(DaemonLife, SameTemplateTwiceIsOneStateAndAnotherTemplateIsRefused) {
   EXPECT_TRUE(again.value().joined);
   EXPECT_EQ(again.value().state.epoch, state.epoch);
   ASSERT_THAT(other, FailsWith(Code::kInvalidArgument));
-  EXPECT_THAT(other.error().message, HasSubstr("evict it first"));
+  EXPECT_THAT(other.error().message, HasSubstr("use another name, or --replace"));
 }
 
 TEST_F(DaemonLife, EvictedAndLoadedAgainHasTheSameDigestAndANewEpoch) {

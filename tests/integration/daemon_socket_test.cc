@@ -5,6 +5,7 @@
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
 #include <sys/socket.h>
@@ -264,9 +265,8 @@ TEST(DaemonSocket, InheritedSocketIsServedAndLeftInPlace) {
   EXPECT_EQ(::access(path.c_str(), F_OK), 0) << "it belongs to the service manager";
 }
 
-// A socket that everyone may connect to, as a service manager can make one: other users are still
-// refused, with the rule.
-TEST(DaemonSocket, AnotherUserIsRefusedWithTheRule) {
+// A socket that everyone may connect to, as a service manager can make one.
+TEST(DaemonSocket, AnotherUserSeesAndGetsOnlyWhatIsForIt) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   TempFolder folder;
   const std::string path = folder / "open.sock";
@@ -278,17 +278,31 @@ TEST(DaemonSocket, AnotherUserIsRefusedWithTheRule) {
   start.output_path = folder / "output";
   const Process process = Process::Start(start);
   ASSERT_TRUE(WaitUntil([&] { return WireClient::Connect(path).value().Status().ok(); }));
+  WriteTensorFile(folder / "m.safetensors", 4096);
+  WireClient owner = WireClient::Connect(path).value();
+  ASSERT_THAT(owner.Load(LoadRequestFor("private"), folder / "m.safetensors"), IsOk());
+  wire::LoadRequest shared = LoadRequestFor("shared");
+  shared.policy.access.mode = AccessMode::kNode;
+  ASSERT_THAT(owner.Load(shared, folder / "m.safetensors"), IsOk());
 
   Process child = Process::Fork([&] {
-    if (::setgid(65534) != 0 || ::setuid(65534) != 0) return 1;
+    if (::setgroups(0, nullptr) != 0 || ::setgid(65534) != 0 || ::setuid(65534) != 0) return 1;
     Result<WireClient> client = WireClient::Connect(path);
     if (!client.ok()) return 2;
-    const Result<wire::StatusReply> status = client.value().Status();
-    if (status.ok() || status.error().code != Code::kPermissionDenied) return 3;
-    return status.error().message.find("65534") == std::string::npos ? 4 : 0;
+    const auto list = client.value().AskFor<wire::ListReply>(wire::ListRequest{});
+    if (!list.ok() || list.value().states.size() != 1) return 3;
+    if (list.value().states[0].name != "shared") return 4;
+    const auto refused =
+        client.value().AskFor<wire::AttachReply>(wire::AttachRequest{.state = "private"});
+    if (refused.ok() || refused.error().code != Code::kPermissionDenied) return 5;
+    if (!client.value().AskFor<wire::AttachReply>(wire::AttachRequest{.state = "shared"}).ok())
+      return 6;
+    const auto evicted = client.value().AskFor<wire::EvictReply>(wire::EvictRequest{"shared", 0});
+    return evicted.ok() ? 7 : 0;
   });
 
   EXPECT_EQ(child.Wait().value_or(ExitStatus{}).code, 0);
+  EXPECT_THAT(ReadText(folder / "output"), HasSubstr("refused user 65534"));
 }
 
 // --- options ----------------------------------------------------------------------------------

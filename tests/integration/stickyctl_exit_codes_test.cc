@@ -96,7 +96,7 @@ TEST_F(StickyctlExitCodes, BadInput65) {
               EndsWithCode(65, "short.safetensors"));
   EXPECT_THAT(loading("name: a\nsource: {path: .}\n"), EndsWithCode(65, "no"));
   EXPECT_THAT(loading("name: good\nsource: {path: good.safetensors}\ndtype: f32\n"),
-              EndsWithCode(65, "evict it first or use another name"));
+              EndsWithCode(65, "use another name, or --replace"));
 }
 
 TEST_F(StickyctlExitCodes, NoInput66) {
@@ -201,9 +201,10 @@ TEST_F(StickyctlExitCodes, TryAgain75WhileItDrains) {
   ASSERT_TRUE(daemon_->LeaseCountBecomes(1));
   ASSERT_EQ(Run({"evict", "good"}).code, 0);
 
-  EXPECT_THAT(Run({"load", path}), EndsWithCode(75, "being evicted"));
   EXPECT_THAT(Run({"run", "--state", "good", "--", "true"}), EndsWithCode(75, "being evicted"));
   EXPECT_THAT(Run({"evict", "good", "--wait=0.05"}), EndsWithCode(75, ""));
+  EXPECT_EQ(Run({"load", path, "--wait"}).code, 0) << "the next epoch does not wait for it";
+  EXPECT_EQ(Run({"run", "--state", "good", "--", "true"}).code, 0);
 }
 
 TEST_F(StickyctlExitCodes, TryAgain75AtALimit) {
@@ -230,14 +231,19 @@ TEST_F(StickyctlExitCodes, NotAllowed77) {
   ::chmod((daemon_->folder() / "run").c_str(), 0700);
 }
 
-TEST_F(StickyctlExitCodes, NotAllowed77OnAnotherUsersDaemon) {
+TEST_F(StickyctlExitCodes, NotAllowed77OnAnotherUsersState) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become two users";
   Start();
+  ASSERT_EQ(Run({"load", MakeTemplate("good"), "--wait"}).code, 0);
   ::chmod(daemon_->folder().path().c_str(), 0755);
   ::chmod((daemon_->folder() / "run").c_str(), 0755);
   ::chmod(daemon_->socket_path().c_str(), 0666);
 
-  EXPECT_THAT(RunAsNobody({"ls"}), EndsWithCode(77, "65534"));
+  EXPECT_EQ(RunAsNobody({"ls"}).code, 0);
+  EXPECT_THAT(RunAsNobody({"show", "good"}), EndsWithCode(77, "as user 65534"));
+  EXPECT_THAT(RunAsNobody({"run", "--state", "good", "--", "true"}),
+              EndsWithCode(77, "user 0 had it built, for itself alone"));
+  EXPECT_THAT(RunAsNobody({"evict", "good"}), EndsWithCode(77, "for its owner, user 0"));
 }
 
 TEST_F(StickyctlExitCodes, OfACommandThatCannotRun) {

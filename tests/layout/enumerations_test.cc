@@ -63,11 +63,35 @@ static_assert(Same(wire::StatePhase::kReady, fb::StatePhase::Ready));
 static_assert(Same(wire::StatePhase::kDraining, fb::StatePhase::Draining));
 static_assert(Same(wire::StatePhase::kClosing, fb::StatePhase::Closing));
 static_assert(Same(wire::StatePhase::kFailed, fb::StatePhase::Failed));
-static_assert(Same(fb::StatePhase::MAX, wire::StatePhase::kFailed), "a phase is missing above");
+static_assert(Same(wire::StatePhase::kQueued, fb::StatePhase::Queued));
+static_assert(Same(fb::StatePhase::MAX, wire::StatePhase::kQueued), "a phase is missing above");
 
 static_assert(Same(wire::FileRole::kWeights, fb::FileRole::Weights));
 static_assert(Same(wire::FileRole::kAsset, fb::FileRole::Asset));
 static_assert(Same(fb::FileRole::MAX, wire::FileRole::kAsset), "a role is missing above");
+
+static_assert(Same(AccessMode::kOwner, fb::AccessMode::Owner));
+static_assert(Same(AccessMode::kGroup, fb::AccessMode::Group));
+static_assert(Same(AccessMode::kNode, fb::AccessMode::Node));
+static_assert(Same(fb::AccessMode::MAX, kAccessModeCount - 1), "an access mode is missing above");
+
+static_assert(Same(wire::Placement::kJoin, fb::Placement::Join));
+static_assert(Same(wire::Placement::kReplace, fb::Placement::Replace));
+static_assert(Same(wire::Placement::kInPlace, fb::Placement::InPlace));
+static_assert(Same(fb::Placement::MAX, wire::Placement::kInPlace), "a placement is missing above");
+
+static_assert(Same(wire::EventKind::kLoad, fb::EventKind::Load));
+static_assert(Same(wire::EventKind::kReady, fb::EventKind::Ready));
+static_assert(Same(wire::EventKind::kLoadFailed, fb::EventKind::LoadFailed));
+static_assert(Same(wire::EventKind::kAttach, fb::EventKind::Attach));
+static_assert(Same(wire::EventKind::kDetach, fb::EventKind::Detach));
+static_assert(Same(wire::EventKind::kEvict, fb::EventKind::Evict));
+static_assert(Same(wire::EventKind::kGone, fb::EventKind::Gone));
+static_assert(Same(wire::EventKind::kRefusal, fb::EventKind::Refusal));
+static_assert(Same(wire::EventKind::kDrain, fb::EventKind::Drain));
+static_assert(Same(wire::EventKind::kResume, fb::EventKind::Resume));
+static_assert(Same(wire::EventKind::kShutdown, fb::EventKind::Shutdown));
+static_assert(Same(fb::EventKind::MAX, wire::EventKind::kShutdown), "an event is missing above");
 
 // shim/python/stickyinvoc/_library.py has these structs by hand; its test expects these sizes.
 static_assert(sizeof(sti_error) == 520);

@@ -66,7 +66,7 @@ Outcome<PreparedLoad> PrepareLoad(const std::string& template_path) {
   load.request.template_digest = TemplateDigest(load.made.canonical);
   load.request.source = load.made.source_path;
   load.request.dtype = load.made.dtype;
-  load.request.pin = load.made.pin;
+  load.request.policy.pin = load.made.pin;
   load.request.huge_pages = load.made.huge_pages;
   load.request.file_count = static_cast<std::uint32_t>(load.files.size());
   return load;

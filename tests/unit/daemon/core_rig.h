@@ -17,10 +17,11 @@ namespace sticky::daemon {
 constexpr std::int64_t kMs = 1'000'000;
 constexpr std::uint32_t kOurUid = 1000;
 constexpr std::uint64_t kNonce = 77;
+constexpr std::int64_t kWallMs = 1'700'000'000'000;  // since the epoch, when the rig begins
 
 struct CoreRig {
   explicit CoreRig(const Limits& limits = DefaultLimits())
-      : core(limits, Facts(), /*now_ns=*/kMs) {}
+      : core(limits, Facts(), /*now_ns=*/kMs, kWallMs) {}
 
   static Limits DefaultLimits() {
     Limits limits;
@@ -54,7 +55,8 @@ struct CoreRig {
   }
 
   void Connect(std::uint64_t connection, std::uint32_t uid = kOurUid) {
-    Keep(core.Connected(ConnectionId{connection}, Peer{100 + connection, uid, "cmd"}, now_ns));
+    Keep(core.Connected(ConnectionId{connection}, Peer{100 + connection, uid, uid, {}, "cmd"},
+                        now_ns));
   }
   void Disconnect(std::uint64_t connection) {
     Keep(core.Disconnected(ConnectionId{connection}, now_ns));
@@ -86,11 +88,15 @@ struct CoreRig {
   // A state that is ready, loaded by `connection` without waiting.
   StateId MakeReady(const std::string& state, std::uint64_t bytes = 100,
                     std::uint64_t connection = 1) {
-    Ask(connection, 900, Load(state));
+    return MakeReady(Load(state), bytes, connection);
+  }
+  StateId MakeReady(const wire::LoadRequest& load, std::uint64_t bytes,
+                    std::uint64_t connection = 1) {
+    Ask(connection, 900, load);
     Plan(bytes);
     Fill();
     const StateId id = LastStarted();
-    Keep(core.LoaderGone(id));
+    Keep(core.LoaderGone(id, now_ns));
     actions.clear();
     return id;
   }
@@ -134,11 +140,16 @@ struct CoreRig {
     }
     return count;
   }
-  std::optional<wire::StatePhase> PhaseOf(const std::string& state) const {
+  // The oldest of that name.
+  std::optional<wire::StateInfo> InfoOf(const std::string& state) const {
     for (const wire::StateInfo& info : core.ListStates(now_ns)) {
-      if (info.name == state) return info.phase;
+      if (info.name == state) return info;
     }
     return std::nullopt;
+  }
+  std::optional<wire::StatePhase> PhaseOf(const std::string& state) const {
+    const std::optional<wire::StateInfo> info = InfoOf(state);
+    return info ? std::optional(info->phase) : std::nullopt;
   }
 
   NodeState core;

@@ -286,7 +286,7 @@ TEST(NodeEvict, PinnedStateGoesWhenItsOwnerSaysSo) {
   CoreRig rig;
   rig.Connect(1);
   wire::LoadRequest load = CoreRig::Load("m");
-  load.pin = true;
+  load.policy.pin = true;
   rig.Ask(1, 4, load);
   rig.Plan(10);
   rig.Fill();

@@ -36,7 +36,7 @@ class History {
 
   void Step() {
     rig_.now_ns += static_cast<std::int64_t>(Below(40)) * kMs;
-    Move(Below(14));
+    Move(Below(16));
     Perform();
     Check();
   }
@@ -74,10 +74,15 @@ class History {
     if (kind == 7 && Below(4) == 0) return Ask(wire::EvictRequest{Name(), Wait()});
     if (kind == 8) return Ask(wire::ShowRequest{Name()});
     if (kind == 9) return rig_.Tick(static_cast<std::int64_t>(Below(200)) * kMs);
+    if (kind == 10 && Below(10) == 0) return AskDrain();
+    if (kind == 11) return Ask(wire::EventsRequest{Below(next_request_), Wait()});
     MoveALoader();
   }
   void Connect(std::uint64_t connection) {
-    if (connected_.insert(connection).second) rig_.Connect(connection);
+    // The node's owner, and two others.
+    if (connected_.insert(connection).second) {
+      rig_.Connect(connection, kOurUid + static_cast<std::uint32_t>(connection % 3));
+    }
   }
   void Disconnect(std::uint64_t connection) {
     if (connected_.erase(connection) == 0) return;
@@ -93,8 +98,19 @@ class History {
   void AskLoad() {
     wire::LoadRequest request = CoreRig::Load(Name(), Wait());
     request.hold = Below(3) == 0;
-    request.pin = Below(5) == 0;
+    request.policy.pin = Below(10) == 0;
+    request.policy.priority = -static_cast<std::int32_t>(Below(3));
+    request.policy.idle_ms = Below(3) == 0 ? 300 : 0;
+    request.policy.ttl_ms = Below(10) == 0 ? 1000 : 0;
+    request.policy.lease_count_max = Below(4) == 0 ? 2 : 0;
+    request.policy.access.mode = static_cast<AccessMode>(Below(kAccessModeCount));
+    request.placement = static_cast<wire::Placement>(Below(3));
     if (Below(10) == 0) request.template_digest.bytes.fill(2);
+    Ask(request);
+  }
+  void AskDrain() {
+    wire::DrainRequest request{Name(), Below(2) == 0, Wait()};
+    if (Below(3) == 0) request.state.reset();
     Ask(request);
   }
   void AskAttach() {
@@ -129,7 +145,7 @@ class History {
       Perform();
       loaders_.erase(id);
       dying_.erase(id);
-      rig_.Keep(rig_.core.LoaderGone(id));
+      rig_.Keep(rig_.core.LoaderGone(id, rig_.now_ns));
     }
   }
 

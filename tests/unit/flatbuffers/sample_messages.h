@@ -16,6 +16,16 @@ inline Digest SampleDigest(std::uint8_t first) {
   return digest;
 }
 
+inline Policy SamplePolicy() {
+  return {.pin = true,
+          .idle_ms = 60'000,
+          .ttl_ms = 3'600'000,
+          .priority = -7,
+          .access = {AccessMode::kNode, {1000, 1001}, {100}},
+          .labels = {{"project", "fever"}, {"site/rack", "7"}},
+          .lease_count_max = 512};
+}
+
 inline StateInfo SampleState() {
   return {.name = "llama-8b",
           .phase = StatePhase::kFailed,
@@ -34,16 +44,25 @@ inline StateInfo SampleState() {
           .source = "/models/llama-8b.gguf",
           .huge_pages = "thp",
           .dtype = DtypeChoice::kF32,
-          .failure = Failure{Code::kCorrupt, "header of 'a' is short", 5}};
+          .failure = Failure{Code::kCorrupt, "header of 'a' is short", 5},
+          .uid = 1001,
+          .policy = SamplePolicy(),
+          .idle_ms = 888,
+          .queue_place = 3,
+          .wanted_bytes = 1ULL << 38,
+          .closed = true};
 }
 
-inline LeaseInfo SampleLease() { return {11, "llama-8b", 4242, 1000, 77, "verify", true, 3}; }
+inline LeaseInfo SampleLease() {
+  return {11, "llama-8b", 4242, 1000, 77, "verify", true, 3, "slurm 12"};
+}
 
 inline std::vector<Message> SampleMessages() {
   const std::vector<Body> bodies = {
       Failure{Code::kUnavailable, "state 'a' is draining", 11},
-      AttachRequest{"llama-8b", SampleDigest(7), 250, true},
-      LoadRequest{"llama-8b", SampleDigest(9), "/m", DtypeChoice::kBf16, true, true, 2, 500, true},
+      AttachRequest{"llama-8b", SampleDigest(7), 250, true, true, "slurm 12"},
+      LoadRequest{"llama-8b", SampleDigest(9), "/m", DtypeChoice::kBf16, true, 2, 500, true,
+                  SamplePolicy(), Placement::kInPlace, false},
       FilesPart{
           {{"model.safetensors", FileRole::kWeights, 99}, {"config.json", FileRole::kAsset, 7}}},
       ListRequest{},
@@ -56,16 +75,22 @@ inline std::vector<Message> SampleMessages() {
       LoadReply{SampleState(), true},
       ListReply{{SampleState(), SampleState()}},
       ShowReply{SampleState()},
-      StatusReply{"0.1.0", 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, "/run/s", "/a.slice", true, "host",
-                  DtypeChoice::kBf16},
+      StatusReply{"0.1.0", 1,  2,  3,        4,          5,    6,      7,
+                  8,       9,  10, "/run/s", "/a.slice", true, "host", DtypeChoice::kBf16,
+                  11,      12, 13, 14,       15},
       LeasesReply{{SampleLease(), SampleLease()}},
       EvictReply{SampleState(), true, {SampleLease()}},
       Blob{70000},
       PlanRequest{"llama-8b", DtypeChoice::kF16, 2},
       PlanReply{1ULL << 33},
-      FillRequest{1ULL << 33},
+      FillRequest{1ULL << 33, false},
       FillProgress{1ULL << 20, 1ULL << 21},
       FillReply{SampleDigest(77), 1ULL << 33, 1ULL << 21},
+      DrainRequest{"llama-8b", true, 9},
+      EventsRequest{17, 1000},
+      DrainReply{true, {SampleLease()}},
+      EventsReply{
+          {{5, 1'700'000'000'000, EventKind::kShutdown, "llama-8b", 2, 1000, 77, "why"}}, 9, 4},
   };
   std::vector<Message> messages;
   std::uint32_t request_id = 100;

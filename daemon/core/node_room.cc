@@ -1,0 +1,207 @@
+// Memory: what is used, which load gets room next, and which states make room for it.
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "daemon/core/core_text.h"
+#include "daemon/core/eviction.h"
+#include "daemon/core/node_state.h"
+
+namespace sticky::daemon {
+namespace {
+
+std::string Bytes(std::uint64_t bytes) {
+  return Format("%llu bytes (%s)", Ull(bytes), ByteCount(bytes).c_str());
+}
+
+}  // namespace
+
+using wire::StatePhase;
+
+std::uint64_t NodeState::used_bytes() const {
+  std::uint64_t sum = 0;
+  for (const auto& [id, state] : states_) sum += state.arena_bytes;
+  for (const auto& [id, bytes] : dying_bytes_) sum += bytes;
+  return sum;
+}
+
+std::uint64_t NodeState::ComingBytes() const {
+  std::uint64_t sum = 0;
+  for (const auto& [id, state] : states_) {
+    if (state.phase == StatePhase::kClosing) sum += state.arena_bytes;
+  }
+  for (const auto& [id, bytes] : dying_bytes_) sum += bytes;
+  return sum;
+}
+
+bool NodeState::RoomIsComing(const State& state) const {
+  if (state.follows && FindById(*state.follows) != nullptr) return true;
+  const std::uint64_t free = limits_.budget_bytes - std::min(used_bytes(), limits_.budget_bytes);
+  return QueuePlace(state.id) == 1 && free + ComingBytes() >= state.wanted_bytes;
+}
+
+// What no waiting will change.
+Status NodeState::MayEverFit(const State& state) const {
+  const std::string doing = "load '" + state.name + "': needs " + Bytes(state.wanted_bytes);
+  if (state.wanted_bytes > limits_.budget_bytes) {
+    return Error{Code::kOutOfMemory, doing + ", more than the node's whole budget of " +
+                                         Bytes(limits_.budget_bytes) +
+                                         " (memory.host of the node config)"};
+  }
+  Peer owner;
+  owner.uid = state.uid;
+  if (limits_.user.memory_bytes == 0 || IsNodeOwner(owner)) return Ok{};
+  std::uint64_t own_bytes = 0;
+  for (const auto& [id, other] : states_) {
+    if (other.uid == state.uid) own_bytes += other.arena_bytes;
+  }
+  if (own_bytes + state.wanted_bytes <= limits_.user.memory_bytes) return Ok{};
+  return Error{Code::kOutOfMemory,
+               doing + Format("; states of user %u hold ", state.uid) + Bytes(own_bytes) + " of " +
+                   Bytes(limits_.user.memory_bytes) +
+                   ", the limit of one user (limits.per_user.memory); evict one of them"};
+}
+
+// In order: a small load does not overtake a large one, which would never get its room.
+void NodeState::ServeQueue(std::int64_t now_ns) {
+  const std::set<StateId> waiting = queue_;
+  bool has_room = true;
+  for (const StateId id : waiting) {
+    State* const state = FindById(id);
+    if (state->bundle) {
+      if (RunningLoads() < limits_.load_count_max) Launch(*state, now_ns);
+    } else if (has_room) {
+      has_room = TryPlace(*state, now_ns);
+    }
+  }
+}
+
+// Takes the memory of a planned load from the budget, or sees to it that there will be some.
+bool NodeState::TryPlace(State& state, std::int64_t now_ns) {
+  if (state.follows && FindById(*state.follows) != nullptr) return false;
+  const std::uint64_t used = used_bytes();
+  const std::uint64_t free = limits_.budget_bytes - std::min(used, limits_.budget_bytes);
+  if (state.wanted_bytes > free) {
+    const std::uint64_t coming = free + ComingBytes();
+    if (state.wanted_bytes <= coming) return false;
+    for (const StateId victim : VictimsFor(state, state.wanted_bytes - coming)) {
+      ++evict_total_;
+      Drain(*FindById(victim), "evicted to make room for '" + state.name + "'", nullptr, now_ns);
+    }
+    return false;
+  }
+  queue_.erase(state.id);
+  state.arena_bytes = std::exchange(state.wanted_bytes, 0);
+  state.phase = StatePhase::kFilling;
+  state.moved_ns = now_ns;
+  actions_.emplace_back(
+      AllocateArena{state.id, state.arena_bytes, state.huge_pages_wanted, state.prefault});
+  return true;
+}
+
+std::vector<StateId> NodeState::VictimsFor(const State& state, std::uint64_t need_bytes) const {
+  std::vector<Candidate> candidates;
+  for (const auto& [id, other] : states_) {
+    const bool in_use = leases_.CountOn(id) > 0 || !other.holders_to_be.empty();
+    if (other.phase != StatePhase::kReady || in_use || other.policy.pin) continue;
+    if (state.replaces == id || other.policy.priority > state.policy.priority) continue;
+    candidates.push_back({id, other.policy.priority, other.used_ns, other.arena_bytes});
+  }
+  return ChooseVictims(std::move(candidates), need_bytes);
+}
+
+// "pinned", "held by pid 7 of user 1000 for 12 s", ...
+std::string NodeState::WhyItStays(const State& state, const State& wanted,
+                                  std::int64_t now_ns) const {
+  const std::uint32_t count = leases_.CountOn(state.id);
+  if (count > 0) {
+    for (const auto& [id, lease] : leases_.leases()) {
+      if (lease.state != state.id) continue;
+      const std::string others = count > 1 ? Format(" and %u more", count - 1) : "";
+      return Format("%s by pid %llu of user %u for %.0f s%s", lease.hold ? "held" : "leased",
+                    Ull(PeerOf(lease.connection).pid), lease.uid,
+                    static_cast<double>(now_ns - lease.granted_ns) / 1e9, others.c_str());
+    }
+  }
+  if (state.IsLoading()) return "being loaded";
+  if (state.phase == StatePhase::kClosing) return "evicted, but still mapped by somebody";
+  if (state.policy.pin) return "pinned";
+  if (wanted.replaces == state.id) return "what this load replaces";
+  if (state.policy.priority > wanted.policy.priority) {
+    return Format("of priority %d", state.policy.priority);
+  }
+  return "free to go";
+}
+
+std::string NodeState::HoldersText(const State& wanted, std::int64_t now_ns) const {
+  constexpr int kStatesTold = 8;
+  Peer owner;
+  owner.uid = wanted.uid;
+  owner.gid = wanted.gid;
+  std::string text;
+  int told = 0;
+  std::uint64_t untold_bytes = 0;
+  for (const auto& [id, state] : states_) {
+    if (state.arena_bytes == 0) continue;
+    if (told == kStatesTold || !MayUse(owner, state)) {
+      untold_bytes += state.arena_bytes;
+      continue;
+    }
+    ++told;
+    text += Format("%s'%s' %s (%s)", text.empty() ? "" : ", ", state.name.c_str(),
+                   ByteCount(state.arena_bytes).c_str(), WhyItStays(state, wanted, now_ns).c_str());
+  }
+  if (untold_bytes > 0) {
+    text += (text.empty() ? "" : ", ") + ("others " + ByteCount(untold_bytes));
+  }
+  return text;
+}
+
+Error NodeState::NoRoomFor(const State& state, std::int64_t now_ns) const {
+  const std::string doing = "load '" + state.name + "': ";
+  if (state.bundle) {
+    return Error{Code::kUnavailable, doing + Format("its turn did not come, %u loads are running "
+                                                    "(limits.loads); wait longer",
+                                                    RunningLoads())};
+  }
+  const std::uint64_t used = used_bytes();
+  const std::uint64_t left = limits_.budget_bytes - std::min(used, limits_.budget_bytes);
+  std::string text = doing + "needs " + Bytes(state.wanted_bytes) + ", left are " + Bytes(left) +
+                     " of the node's budget of " + Bytes(limits_.budget_bytes);
+  if (const std::string holders = HoldersText(state, now_ns); !holders.empty()) {
+    text += "; held: " + holders;
+  }
+  if (const std::uint32_t place = QueuePlace(state.id); place > 1) {
+    text += Format("; %u loads wait before it", place - 1);
+  }
+  text += state.replaces ? "; both epochs do not fit beside each other: --in-place drains the old "
+                           "one first, or --wait for room"
+                         : "; --wait for room, or evict one that is not needed";
+  return Error{Code::kOutOfMemory, text};
+}
+
+std::uint32_t NodeState::QueuePlace(StateId id) const {
+  const auto found = queue_.find(id);
+  return found == queue_.end()
+             ? 0
+             : static_cast<std::uint32_t>(std::distance(queue_.begin(), found)) + 1;
+}
+
+// States whose template says how long they stay. An idle one goes when nobody used it for so long;
+// one whose time is up takes no new leases, and goes when the last is let go.
+void NodeState::EndLifetimes(std::int64_t now_ns) {
+  for (auto& [id, state] : states_) {
+    if (state.phase != StatePhase::kReady) continue;
+    const bool in_use = leases_.CountOn(id) > 0 || !state.holders_to_be.empty();
+    const std::int64_t idle_ns = MsToNs(state.policy.idle_ms);
+    const std::int64_t ttl_ns = MsToNs(state.policy.ttl_ms);
+    if (ttl_ns > 0 && now_ns - state.ended_ns >= ttl_ns) {
+      Drain(state, "its time is up (lifetime.ttl)", nullptr, now_ns);
+    } else if (idle_ns > 0 && !in_use && !state.policy.pin && now_ns - state.used_ns >= idle_ns) {
+      Drain(state, "nobody used it (lifetime.idle)", nullptr, now_ns);
+    }
+  }
+}
+
+}  // namespace sticky::daemon

@@ -6,7 +6,7 @@ target_include_directories(layout_test SYSTEM PRIVATE "${PROJECT_BINARY_DIR}/gen
 
 # What the tree must look like, checked by scripts.
 set(python /usr/bin/python3)
-foreach(test check_layers check_style docs cases)
+foreach(test check_layers check_style docs man cases)
   if(EXISTS "${PROJECT_SOURCE_DIR}/tests/layout/${test}_test.py")
     sticky_script_test(layout.${test} LABEL layout
       COMMAND ${python} "${PROJECT_SOURCE_DIR}/tests/layout/${test}_test.py")

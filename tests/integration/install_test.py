@@ -147,7 +147,8 @@ class InstallTest(unittest.TestCase):
         self.assertEqual(
             self.run_command("pkg-config", "--modversion", "stickyinvoc").strip(), version)
         for path in ["include/stickyinvoc/stickyinvoc.hpp", "libexec/stickyinvoc/sticky-loader",
-                     "etc/stickyinvoc/stickyinvoc.yaml",
+                     "etc/stickyinvoc/stickyinvoc.yaml", "share/man/man8/stickyd.8",
+                     "share/man/man1/stickyctl.1", "share/man/man1/sticky-llm.1",
                      "share/stickyinvoc/examples/template.example.yaml"]:
             with self.subTest(path):
                 self.assertTrue((self.prefix / path).is_file())

@@ -326,6 +326,7 @@ TEST_F(Stickyctl, EveryCommandPrintsOneJsonDocumentWithADaemonAndWithoutOne) {
                                                           {"status"},
                                                           {"leases"},
                                                           {"version"},
+                                                          {"doctor"},
                                                           {"evict", "none"},
                                                           {"evict", "smol"},
                                                           {"hold", "/no/such.yaml"},

@@ -55,6 +55,20 @@ class Units(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stdout[-300:])
         self.assertIn("Overall exposure level", done.stdout)
 
+    # A user's manager may not do most of what the exposure counts (capabilities, mounts, devices):
+    # what it may do is done.
+    def test_the_user_service_does_what_a_users_manager_can(self):
+        done = run("systemd-analyze", "security", "--offline=true", "--no-pager", "--json=short",
+                   UNITS / "user" / "stickyd.service")
+        exposed = {row["json_field"] for row in json.loads(done.stdout) if row["exposure"]}
+        for key in ("NoNewPrivileges", "LockPersonality", "MemoryDenyWriteExecute",
+                    "RestrictRealtime", "RestrictSUIDSGID", "SystemCallArchitectures", "UMask",
+                    "RestrictAddressFamilies_AF_INET_INET6", "RestrictNamespaces_user",
+                    "SystemCallFilter_mount", "SystemCallFilter_debug"):
+            with self.subTest(key):
+                self.assertIn(key, {row["json_field"] for row in json.loads(done.stdout)})
+                self.assertNotIn(key, exposed)
+
     def test_the_user_and_the_folder_are_described_well(self):
         users = run("systemd-sysusers", "--dry-run", f"--root={self.folder}",
                     SOURCE / "systemd" / "sysusers.conf")

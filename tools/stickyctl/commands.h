@@ -35,6 +35,9 @@ int Load(const Request& request, Console& console);
 int Evict(const Request& request, Console& console);
 int Hold(const Request& request, Console& console);
 
+// doctor_command.cc
+int Doctor(const Request& request, Console& console);
+
 // run_command.cc
 int Run(const Request& request, Console& console);
 

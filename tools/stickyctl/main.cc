@@ -105,6 +105,15 @@ const std::array kCommands = {
             "With --wait the exit code is 75 when it is still there at the end.\n",
             {kWaitOptions, 1, "NAME"},
             Evict},
+    Command{"doctor",
+            "doctor",
+            "what is wrong on this node, and what to do about it",
+            "Looks at the socket, the daemon, memory and its limits, huge pages, limits of\n"
+            "processes and features of the kernel; says first what is wrong and what to do, then\n"
+            "what was found. It changes nothing. Exit codes: 0 when nothing is a problem; 69 when\n"
+            "no daemon answers (77: it is another user's); 75 when there is another problem.\n",
+            {kPlainOptions, 0, ""},
+            Doctor},
     Command{"version",
             "version",
             "the version of this program and of the daemon",

@@ -44,6 +44,7 @@ LIBRARIES = {
     r"flatbuffers/(?!wire_)|wire_\w+_generated\.h":
         ["flatbuffers/wire_", "tests/unit/flatbuffers/wire_", "tests/layout/"],
     r"yaml-cpp/": ["config"],
+    r"openssl/": ["weights/sha256"],
     r"nlohmann/": ["weights", "tools", "tests"],
     r"xxhash\.h": ["daemon/load", "tools/client"],
     r"pcre2\.h|unicode/": ["engine/tokenizer"],
@@ -59,6 +60,7 @@ LINKED = {
     r"PkgConfig::LIBUV": ["daemon/io"],
     r"flatbuffers::flatbuffers": ["flatbuffers", "tests"],
     r"yaml-cpp": ["config"],
+    r"OpenSSL::": ["weights"],
     r"nlohmann_json::": ["weights", "tools", "tests"],
     r"CLI11::": ["tools"],
     r"(?i:pkgconfig::(pcre2|icu).*|icu::.*)": ["engine/tokenizer"],

@@ -27,7 +27,7 @@ ROOMS = {
     "shim/include": [],
     "shim/examples": [],
     "tools/client": ["base", "flatbuffers", "config", "weights"],
-    "tools/stickyctl": ["base", "flatbuffers", "config", "weights", "tools/client"],
+    "tools/stickyctl": ["base", "flatbuffers", "config", "daemon/load", "weights", "tools/client"],
     "tools/sticky-llm": ["base", "weights", "daemon/load", "engine", "shim/include",
                          "tools/client"],
     "bench": ["base", "device", "flatbuffers", "daemon", "engine", "weights", "shim", "tools"],

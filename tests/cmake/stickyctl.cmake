@@ -2,6 +2,7 @@ sticky_test(stickyctl_test LABEL unit
   SOURCES unit/stickyctl/daemon_client_test.cc
           unit/stickyctl/options_test.cc unit/stickyctl/progress_test.cc
           unit/stickyctl/render_test.cc unit/stickyctl/staleness_test.cc
+          unit/stickyctl/template_text_test.cc
   DEPS sticky::stickyctl_parts sticky::device Threads::Threads)
 
 # With the real programs.
@@ -11,7 +12,10 @@ sticky_test(stickyctl_commands_test LABEL integration
 sticky_test(stickyctl_exit_codes_test LABEL integration
   SOURCES integration/stickyctl_exit_codes_test.cc
   DEPS sticky::test_daemon)
-foreach(test stickyctl_commands_test stickyctl_exit_codes_test)
+sticky_test(stickyctl_template_test LABEL integration
+  SOURCES integration/stickyctl_template_test.cc
+  DEPS sticky::test_daemon sticky::weights nlohmann_json::nlohmann_json)
+foreach(test stickyctl_commands_test stickyctl_exit_codes_test stickyctl_template_test)
   add_dependencies(${test} stickyctl stickyd sticky-loader)
 endforeach()
 add_dependencies(stickyctl_commands_test shim_adopt_probe)

@@ -52,7 +52,7 @@ Status CompareSha256s(const std::vector<CheckedFile>& facts) {
     if (!file.expected_sha256 || !file.sha256 || *file.expected_sha256 == *file.sha256) continue;
     const char* const from = file.sha256_was_read ? "" : " by its name in the hub's cache";
     return Error{Code::kCorrupt,
-                 "check '" + Escape(file.name) + "': its SHA-256 is " + ToHex(*file.sha256) + from +
+                 "'" + Escape(file.name) + "' has the SHA-256 " + ToHex(*file.sha256) + from +
                      ", but source.expect.sha256 says " + ToHex(*file.expected_sha256) +
                      ": another version, or a damaged download"};
   }

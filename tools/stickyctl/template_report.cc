@@ -191,6 +191,7 @@ Json ReportJson(const TemplateReport& report) {
   document["fits"] = fits ? Json(*fits) : Json(nullptr);
   document["budget_bytes"] = report.budget ? Json(report.budget->budget_bytes) : Json(nullptr);
   document["used_bytes"] = report.budget ? Json(report.budget->used_bytes) : Json(nullptr);
+  document["no_budget"] = report.budget ? Json(nullptr) : Json(report.no_budget);
   return document;
 }
 

@@ -82,7 +82,7 @@ std::string SourceKeys(const TemplateFacts& facts, const std::string& quoted_pat
       "  # In place of the path: a list of paths, of which the first that is there is taken\n"
       "  #   (path: [A, B]); the files of one model (paths: [A, B]); or files to keep whole\n"
       "  #   (files: [A, {name: N, path: B}]).\n"
-      "  # What the files must be; a load refuses others:\n"
+      "  # What the files are expected to be; each may be left out:\n"
       "  # expect:\n"
       "  #   bytes: " +
       std::to_string(facts.weights_bytes) + "      # of the weight files together\n";

@@ -19,7 +19,7 @@ bool IsFileName(std::string_view name) {
 Result<std::string> ReadPath(const YamlValue& value, const std::string& directory) {
   STICKY_ASSIGN(const std::string text, value.Text());
   if (text.empty()) return value.Wants("a path");
-  const Result<std::string> path = AbsolutePath(text, directory);
+  Result<std::string> path = AbsolutePath(text, directory);
   if (!path.ok()) return value.At(path.error().message);
   return path;
 }
@@ -80,7 +80,7 @@ Status ReadFiles(const YamlValue& value, const std::string& directory, Source& s
 
 Result<Sha256> ReadSha256(const YamlValue& value) {
   STICKY_ASSIGN(const std::string text, value.Text());
-  const Result<Sha256> sha256 = Sha256FromHex(text);
+  Result<Sha256> sha256 = Sha256FromHex(text);
   if (!sha256.ok()) return value.Wants("64 hexadecimal digits");
   return sha256;
 }

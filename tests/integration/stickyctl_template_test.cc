@@ -34,7 +34,7 @@ class StickyctlTemplate : public ::testing::Test {
     return Json::parse(Run(std::move(words)).out, nullptr, /*allow_exceptions=*/false);
   }
   std::string Write(const std::string& name, const std::string& text) const {
-    const std::string path = folder_ / name;
+    std::string path = folder_ / name;
     fs::create_directories(fs::path(path).parent_path());
     WriteText(path, text);
     return path;

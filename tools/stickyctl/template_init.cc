@@ -18,9 +18,6 @@
 namespace sticky::stickyctl {
 namespace {
 
-using client::Failed;
-using client::Outcome;
-
 // The path as the template will have it: whole, with links left as they are (the hub's cache is
 // made of them, and what they lead to has no telling name).
 Result<std::string> WholePath(const std::string& path) {

@@ -8,31 +8,66 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/dtype.h"
+#include "base/policy.h"
 #include "base/result.h"
+#include "base/source.h"
 
 namespace sticky::config {
 
+// When an installed template is built.
+enum class BuildWhen : std::int8_t {
+  kManual = 0,    // when somebody asks for a load
+  kOnDemand = 1,  // when somebody attaches and it is not there
+  kAtStart = 2,   // when the daemon starts
+};
+inline constexpr int kBuildWhenCount = 3;
+
+// "manual", "on-demand", "at-start". The text is static.
+inline constexpr const char* Name(BuildWhen when) {
+  constexpr const char* kNames[kBuildWhenCount] = {"manual", "on-demand", "at-start"};
+  return kNames[static_cast<int>(when)];
+}
+
 struct Template {
-  std::string name;         // the state's name
-  std::string source_path;  // absolute, ~ and ${VAR} expanded, relative to the template's folder
+  std::string name;  // the state's name
+  Source source;     // paths with ~ and ${VAR} expanded, relative to the template's folder
   std::string device = "host";
   DtypeChoice dtype = DtypeChoice::kAuto;
-  bool pin = false;         // lifetime.pin
   bool huge_pages = false;  // memory.huge_pages: ask for MFD_HUGETLB
-  std::string canonical;    // one text for all spellings of the same template; digest this
+  bool prefault = true;     // memory.prefault: fault the pages in before the copying
+  Policy policy;
+  BuildWhen build = BuildWhen::kManual;
+  // One text for all spellings of the same template; digest this. It has what the state is: the
+  // policy and `build`, which say how it lives, are no part of it.
+  std::string canonical;
 };
 
 // `text`: YAML. `directory`: what relative paths are relative to. `file_name`: for messages.
 // Errors: kInvalidArgument, "FILE:LINE:COLUMN: ..." with a "did you mean" where one is near, for
-//   unknown keys, wrong types, duplicates and missing keys; kCorrupt for text that is not YAML.
+//   unknown keys, wrong types, duplicates, missing keys and users that the node does not have;
+//   kUnavailable when it cannot say whether it has them; kCorrupt for text that is not YAML.
+// Blocking: for as long as the node's user database takes, when the template names users.
 Result<Template> ParseTemplate(std::string_view text, const std::string& directory,
                                const std::string& file_name);
 
 // Reads the file at `path` (at most 1 MiB) and parses it. Errors: also kNotFound,
 // kPermissionDenied.
 Result<Template> LoadTemplate(const std::string& path);
+
+struct InstalledTemplate {
+  std::string path;
+  Result<Template> made;  // or what is wrong with the file: the others are there all the same
+};
+inline constexpr std::size_t kInstalledTemplatesMax = 256;
+
+// The templates of the *.yaml files in `folder`, sorted by path; those whose name begins with a dot
+// are passed over. A name that an earlier file has taken is an error of the later one.
+// Errors: kNotFound, kPermissionDenied of the folder; kInvalidArgument when it is none, or has more
+//   than kInstalledTemplatesMax such files.
+Result<std::vector<InstalledTemplate>> LoadTemplateFolder(const std::string& folder);
 
 }  // namespace sticky::config
 

@@ -3,126 +3,27 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <set>
-#include <sstream>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <yaml-cpp/anchor.h>
-#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include "base/text.h"
 #include "base/unique_fd.h"
+#include "config/yaml_inspector.h"
 
 namespace sticky::config {
-namespace {
 
-constexpr const char* kQuotedTag = "!";
-
-Error PlacedError(Code code, const std::string& file, const YAML::Mark& mark,
-                  const std::string& what) {
-  if (mark.is_null()) return Error{code, Escape(file) + ": " + what};
-  return Error{code, Format("%s:%d:%d: %s", Escape(file).c_str(), mark.line + 1, mark.column + 1,
-                            what.c_str())};
-}
-
-// A tab in the indentation makes yaml-cpp complain of something further on: say what it is.
-Error SyntaxError(std::string_view text, const std::string& file, const YAML::Exception& error) {
-  YAML::Mark mark = error.mark;
-  std::string what = "not YAML: " + Escape(error.msg);
-  std::size_t begin = 0;
-  for (int line = 0; line < mark.line && begin < text.size(); ++line) {
-    begin = std::min(text.find('\n', begin), text.size() - 1) + 1;
-  }
-  const std::size_t indent = std::min(text.find_first_not_of(" \t", begin), text.size()) - begin;
-  const std::size_t tab = text.substr(begin, indent).find('\t');
-  if (!mark.is_null() && tab != std::string_view::npos) {
-    mark.column = static_cast<int>(tab);
-    what += "; the line is indented with a tab, and YAML wants blanks";
-  }
-  return PlacedError(Code::kCorrupt, file, mark, what);
-}
-
-// Watches the parser's events before any tree is built: yaml-cpp keeps both of two equal keys, and
-// would expand aliases without bound.
-class Inspector : public YAML::EventHandler {
- public:
-  explicit Inspector(std::string file) : file_(std::move(file)) {}
-
-  void OnDocumentStart(const YAML::Mark& mark) override {
-    if (++document_count_ > 1) Complain(mark, "more than one document in the file");
-  }
-  void OnDocumentEnd() override {}
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { Scalar(mark, "null"); }
-  void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
-    Complain(mark, "aliases (*name) are not supported here");
-  }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
-                const std::string& value) override {
-    CheckTag(mark, tag);
-    if (value.find('\0') != std::string::npos) Complain(mark, "a NUL character in a value");
-    Scalar(mark, value);
-  }
-  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
-                       YAML::EmitterStyle::value) override {
-    CheckTag(mark, tag);
-    Open(mark, /*is_map=*/false);
-  }
-  void OnSequenceEnd() override { Close(); }
-  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
-                  YAML::EmitterStyle::value) override {
-    CheckTag(mark, tag);
-    Open(mark, /*is_map=*/true);
-  }
-  void OnMapEnd() override { Close(); }
-
-  const std::optional<Error>& complaint() const { return complaint_; }
-
- private:
-  struct Level {
-    bool is_map;
-    bool key_is_next;
-    std::set<std::string> keys;
-  };
-
-  void Complain(const YAML::Mark& mark, const std::string& what) {
-    if (!complaint_) complaint_ = PlacedError(Code::kInvalidArgument, file_, mark, what);
-  }
-  // "?" and "!" are what yaml-cpp reports for a plain and a quoted scalar without a tag.
-  void CheckTag(const YAML::Mark& mark, const std::string& tag) {
-    if (tag.empty() || tag == "?" || tag == kQuotedTag) return;
-    Complain(mark, "tags (" + Escape(tag) + ") are not supported here");
-  }
-  void Scalar(const YAML::Mark& mark, const std::string& value) {
-    Count(mark);
-    if (levels_.empty() || !levels_.back().is_map) return;
-    Level& level = levels_.back();
-    if (level.key_is_next && !level.keys.insert(value).second) {
-      Complain(mark, "key '" + Escape(value) + "' stands twice");
-    }
-    level.key_is_next = !level.key_is_next;
-  }
-  void Open(const YAML::Mark& mark, bool is_map) {
-    Count(mark);
-    if (!levels_.empty() && levels_.back().is_map) {
-      levels_.back().key_is_next = !levels_.back().key_is_next;
-    }
-    levels_.push_back({is_map, /*key_is_next=*/true, {}});
-    if (levels_.size() > kYamlDepthMax) Complain(mark, Format("nested past %d", kYamlDepthMax));
-  }
-  void Close() { levels_.pop_back(); }
-  void Count(const YAML::Mark& mark) {
-    if (++node_count_ > kYamlNodesMax) Complain(mark, Format("more than %d values", kYamlNodesMax));
-  }
-
-  std::string file_;
-  std::vector<Level> levels_;
-  std::optional<Error> complaint_;
-  int node_count_ = 0;
-  int document_count_ = 0;
+struct YamlNode {
+  std::string file;
+  std::string path;  // of the value inside the file: "lifetime.pin"; empty at the top
+  YAML::Mark mark;
+  YAML::Node node;
 };
+
+namespace {
 
 std::string KindOf(const YAML::Node& node) {
   if (node.IsSequence()) return "a list";
@@ -131,35 +32,125 @@ std::string KindOf(const YAML::Node& node) {
   return "'" + Escape(node.Scalar()) + "'";
 }
 
+std::string NameIn(const YamlNode& mapping, std::string_view key) {
+  return mapping.path.empty() ? std::string(key) : mapping.path + "." + std::string(key);
+}
+
+// The whole number that all of `text` is.
+std::optional<std::int64_t> WholeNumber(std::string_view text) {
+  std::int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, failure] = std::from_chars(text.data(), end, value);
+  if (failure != std::errc() || stop != end) return std::nullopt;
+  return value;
+}
+
+// Milliseconds of "30s" and the like; nothing for other text, and past 2^62.
+std::optional<std::uint64_t> ParseDurationMs(std::string_view text) {
+  static constexpr std::pair<std::string_view, std::int64_t> kUnits[] = {
+      {"ms", 1}, {"s", 1000}, {"min", 60'000}, {"h", 3'600'000}, {"d", 86'400'000}};
+  const std::size_t digits = std::min(text.find_first_not_of("0123456789"), text.size());
+  const std::optional<std::int64_t> count = WholeNumber(text.substr(0, digits));
+  for (const auto& [unit, unit_ms] : kUnits) {
+    if (text.substr(digits) != unit || !count || *count > (std::int64_t{1} << 62) / unit_ms) {
+      continue;
+    }
+    return static_cast<std::uint64_t>(*count * unit_ms);
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
-struct YamlMapping::Impl {
-  std::string file;
-  std::string path;  // of the mapping inside the file: "lifetime"; empty at the top
-  YAML::Node node;
+// --- YamlValue ----------------------------------------------------------------------------------
 
-  YAML::Node Find(std::string_view key) const {
-    if (!node.IsMap()) return YAML::Node(YAML::NodeType::Undefined);
-    for (const auto& entry : node) {
-      if (entry.first.IsScalar() && entry.first.Scalar() == key) return entry.second;
-    }
-    return YAML::Node(YAML::NodeType::Undefined);
-  }
-  YAML::Mark KeyMark(std::string_view key) const {
-    for (const auto& entry : node) {
-      if (entry.first.IsScalar() && entry.first.Scalar() == key) return entry.first.Mark();
-    }
-    return node.Mark();
-  }
-  std::string Named(std::string_view key) const {
-    return path.empty() ? std::string(key) : path + "." + std::string(key);
-  }
-};
+bool YamlValue::IsList() const { return node_->node.IsSequence(); }
 
-YamlMapping::YamlMapping(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
-YamlMapping::YamlMapping(const YamlMapping&) = default;
-YamlMapping& YamlMapping::operator=(const YamlMapping&) = default;
-YamlMapping::~YamlMapping() = default;
+bool YamlValue::IsMapping() const { return node_->node.IsMap(); }
+
+Error YamlValue::At(const std::string& what) const {
+  return PlacedError(Code::kInvalidArgument, node_->file, node_->mark, what);
+}
+
+Error YamlValue::Wants(const std::string& wanted) const {
+  return At("'" + Escape(node_->path) + "' wants " + wanted + ", found " + KindOf(node_->node));
+}
+
+Result<std::string> YamlValue::Text() const {
+  if (!node_->node.IsScalar()) return Wants("text");
+  return node_->node.Scalar();
+}
+
+Result<std::string> YamlValue::Plain(const std::string& wanted) const {
+  if (!node_->node.IsScalar()) return Wants(wanted);
+  if (node_->node.Tag() == kQuotedTag) {
+    return At("'" + Escape(node_->path) + "' wants " + wanted + ", found text in quotes");
+  }
+  return node_->node.Scalar();
+}
+
+Result<bool> YamlValue::Bool() const {
+  const std::string wanted = "true or false";
+  STICKY_ASSIGN(const std::string text, Plain(wanted));
+  if (text == "true") return true;
+  if (text == "false") return false;
+  return Wants(wanted);
+}
+
+Result<std::int64_t> YamlValue::Number(std::int64_t least, std::int64_t most) const {
+  const std::string wanted =
+      "a whole number from " + std::to_string(least) + " to " + std::to_string(most);
+  STICKY_ASSIGN(const std::string text, Plain(wanted));
+  const std::optional<std::int64_t> value = WholeNumber(text);
+  if (!value || *value < least || *value > most) return Wants(wanted);
+  return *value;
+}
+
+Result<std::uint64_t> YamlValue::Bytes(std::uint64_t least) const {
+  STICKY_ASSIGN(const std::string text, Text());
+  const Result<std::uint64_t> bytes = ParseByteCount(text);
+  if (!bytes.ok()) return Wants("a size such as 8GiB");
+  if (bytes.value() < least) return Wants(ByteCount(least) + " or more");
+  return bytes.value();
+}
+
+Result<std::uint64_t> YamlValue::DurationMs(std::uint64_t most_ms) const {
+  STICKY_ASSIGN(const std::string text, Text());
+  const std::optional<std::uint64_t> ms = ParseDurationMs(text);
+  if (!ms) return Wants("a duration such as 30s, 10min, 2h or 1d");
+  if (*ms < 1 || *ms > most_ms) {
+    return Wants(Format("a duration from 1ms to %llud",
+                        static_cast<unsigned long long>(most_ms / 86'400'000)));
+  }
+  return *ms;
+}
+
+Result<std::vector<YamlValue>> YamlValue::List(std::size_t count_max) const {
+  if (!node_->node.IsSequence()) return Wants("a list");
+  if (node_->node.size() > count_max) {
+    return At(Format("'%s' has %zu entries, at most %zu are taken", Escape(node_->path).c_str(),
+                     node_->node.size(), count_max));
+  }
+  std::vector<YamlValue> values;
+  for (const YAML::Node& entry : node_->node) {
+    auto node = std::make_shared<YamlNode>();
+    node->file = node_->file;
+    node->path = node_->path + "[" + std::to_string(values.size()) + "]";
+    // Of a value that is not there, yaml-cpp gives the place of what comes next.
+    node->mark = entry.IsNull() ? node_->mark : entry.Mark();
+    node->node.reset(entry);
+    values.push_back(YamlValue(std::move(node)));
+  }
+  return values;
+}
+
+Result<YamlMapping> YamlValue::Mapping() const {
+  // A section whose every key is commented out is an empty one.
+  if (!node_->node.IsMap() && !node_->node.IsNull()) return Wants("a mapping");
+  return YamlMapping(node_);
+}
+
+// --- YamlMapping --------------------------------------------------------------------------------
 
 Result<YamlMapping> YamlMapping::Parse(std::string_view text, const std::string& file_name) {
   if (text.size() > kYamlBytesMax) {
@@ -175,20 +166,16 @@ Result<YamlMapping> YamlMapping::Parse(std::string_view text, const std::string&
                1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n'))};
   }
   try {
-    std::istringstream events{std::string(text)};
-    YAML::Parser parser(events);
-    Inspector inspector(file_name);
-    while (!inspector.complaint() && parser.HandleNextDocument(inspector)) {
+    if (const std::optional<Error> complaint = Inspect(text, file_name)) return *complaint;
+    auto top = std::make_shared<YamlNode>();
+    top->file = file_name;
+    top->node = YAML::Load(std::string(text));
+    top->mark = top->node.Mark();
+    if (!top->node.IsMap() && !top->node.IsNull()) {
+      return PlacedError(Code::kInvalidArgument, file_name, top->mark,
+                         "want a mapping of keys to values, found " + KindOf(top->node));
     }
-    if (inspector.complaint()) return *inspector.complaint();
-    auto impl = std::make_shared<Impl>();
-    impl->file = file_name;
-    impl->node = YAML::Load(std::string(text));
-    if (!impl->node.IsMap() && !impl->node.IsNull()) {
-      return PlacedError(Code::kInvalidArgument, file_name, impl->node.Mark(),
-                         "want a mapping of keys to values, found " + KindOf(impl->node));
-    }
-    return YamlMapping(std::move(impl));
+    return YamlMapping(std::move(top));
   } catch (const YAML::Exception& error) {
     return SyntaxError(text, file_name, error);
   } catch (const std::exception& error) {
@@ -198,8 +185,8 @@ Result<YamlMapping> YamlMapping::Parse(std::string_view text, const std::string&
 }
 
 Status YamlMapping::OnlyKeys(const std::vector<std::string_view>& known) const {
-  if (!impl_->node.IsMap()) return Ok{};
-  for (const auto& entry : impl_->node) {
+  if (!node_->node.IsMap()) return Ok{};
+  for (const auto& entry : node_->node) {
     const std::string key = entry.first.IsScalar() ? entry.first.Scalar() : KindOf(entry.first);
     bool is_known = false;
     std::string list;
@@ -211,90 +198,98 @@ Status YamlMapping::OnlyKeys(const std::vector<std::string_view>& known) const {
     const std::string_view near = NearestWord(key, known.data(), known.size());
     const std::string hint =
         near.empty() ? "; known keys: " + list : "; did you mean '" + std::string(near) + "'?";
-    return PlacedError(Code::kInvalidArgument, impl_->file, entry.first.Mark(),
-                       "unknown key '" + Escape(impl_->Named(key)) + "'" + hint);
+    return PlacedError(Code::kInvalidArgument, node_->file, entry.first.Mark(),
+                       "unknown key '" + Escape(NameIn(*node_, key)) + "'" + hint);
   }
   return Ok{};
 }
 
-bool YamlMapping::Has(std::string_view key) const { return impl_->Find(key).IsDefined(); }
+Result<std::vector<std::string>> YamlMapping::Keys() const {
+  std::vector<std::string> keys;
+  if (!node_->node.IsMap()) return keys;
+  for (const auto& entry : node_->node) {
+    if (!entry.first.IsScalar()) {
+      return PlacedError(Code::kInvalidArgument, node_->file, entry.first.Mark(),
+                         "a key wants text, found " + KindOf(entry.first));
+    }
+    keys.push_back(entry.first.Scalar());
+  }
+  return keys;
+}
+
+std::optional<YamlValue> YamlMapping::Find(std::string_view key) const {
+  if (!node_->node.IsMap()) return std::nullopt;
+  for (const auto& entry : node_->node) {
+    if (!entry.first.IsScalar() || entry.first.Scalar() != key) continue;
+    auto node = std::make_shared<YamlNode>();
+    node->file = node_->file;
+    node->path = NameIn(*node_, key);
+    // Of a value that is not there, yaml-cpp gives the place of what comes next.
+    node->mark = entry.second.IsNull() ? entry.first.Mark() : entry.second.Mark();
+    node->node.reset(entry.second);  // `=` would write into the parent's tree
+    return YamlValue(std::move(node));
+  }
+  return std::nullopt;
+}
 
 Error YamlMapping::At(std::string_view key, const std::string& what) const {
-  const YAML::Node value = impl_->Find(key);
-  YAML::Mark mark = value.IsDefined() ? value.Mark() : impl_->node.Mark();
-  // Of a value that is not there, yaml-cpp gives the place of what comes next.
-  if (value.IsDefined() && value.IsNull()) mark = impl_->KeyMark(key);
-  return PlacedError(Code::kInvalidArgument, impl_->file, mark, what);
+  const std::optional<YamlValue> value = Find(key);
+  return value ? value->At(what) : YamlValue(node_).At(what);
+}
+
+Error YamlMapping::AtKey(std::string_view key, const std::string& what) const {
+  for (const auto& entry : node_->node) {
+    if (!entry.first.IsScalar() || entry.first.Scalar() != key) continue;
+    return PlacedError(Code::kInvalidArgument, node_->file, entry.first.Mark(), what);
+  }
+  return At(key, what);
 }
 
 Result<YamlMapping> YamlMapping::Mapping(std::string_view key) const {
-  auto impl = std::make_shared<Impl>();
-  impl->file = impl_->file;
-  impl->path = impl_->Named(key);
-  impl->node.reset(impl_->Find(key));
-  // A section whose every key is commented out is an empty one.
-  if (!impl->node.IsDefined() || impl->node.IsNull()) {
-    impl->node.reset(YAML::Node(YAML::NodeType::Map));  // `=` would write into the parent's tree
-  }
-  if (!impl->node.IsMap()) {
-    return At(key, "'" + impl->path + "' wants a mapping, found " + KindOf(impl->node));
-  }
-  return YamlMapping(std::move(impl));
+  if (const std::optional<YamlValue> value = Find(key)) return value->Mapping();
+  auto empty = std::make_shared<YamlNode>();
+  empty->file = node_->file;
+  empty->path = NameIn(*node_, key);
+  empty->mark = node_->mark;
+  return YamlMapping(std::move(empty));
 }
 
 Result<std::optional<std::string>> YamlMapping::Text(std::string_view key) const {
-  const YAML::Node node = impl_->Find(key);
-  if (!node.IsDefined()) return std::optional<std::string>();
-  if (!node.IsScalar())
-    return At(key, "'" + impl_->Named(key) + "' wants text, found " + KindOf(node));
-  return std::optional<std::string>(node.Scalar());
-}
-
-Result<std::optional<std::string>> YamlMapping::Plain(std::string_view key,
-                                                      const char* wanted) const {
-  STICKY_ASSIGN(std::optional<std::string> text, Text(key));
-  if (text && impl_->Find(key).Tag() == kQuotedTag) {
-    return At(key, "'" + impl_->Named(key) + "' wants " + wanted + ", found text in quotes");
-  }
-  return text;
+  const std::optional<YamlValue> value = Find(key);
+  if (!value) return std::optional<std::string>();
+  STICKY_ASSIGN(std::string text, value->Text());
+  return std::optional<std::string>(std::move(text));
 }
 
 Result<std::optional<bool>> YamlMapping::Bool(std::string_view key) const {
-  STICKY_ASSIGN(const std::optional<std::string> text, Plain(key, "true or false"));
-  if (!text) return std::optional<bool>();
-  if (*text == "true") return std::optional<bool>(true);
-  if (*text == "false") return std::optional<bool>(false);
-  return At(key, "'" + impl_->Named(key) + "' wants true or false, found '" + Escape(*text) + "'");
+  const std::optional<YamlValue> value = Find(key);
+  if (!value) return std::optional<bool>();
+  STICKY_ASSIGN(const bool is_true, value->Bool());
+  return std::optional<bool>(is_true);
 }
 
 Result<std::optional<std::uint32_t>> YamlMapping::Number(std::string_view key, std::uint32_t least,
                                                          std::uint32_t most) const {
-  STICKY_ASSIGN(const std::optional<std::string> text, Plain(key, "a whole number"));
-  if (!text) return std::optional<std::uint32_t>();
-  std::uint32_t value = 0;
-  const char* const end = text->data() + text->size();
-  const auto [stop, failure] = std::from_chars(text->data(), end, value);
-  if (failure != std::errc() || stop != end || value < least || value > most) {
-    return At(key, Format("'%s' wants a whole number from %u to %u, found '%s'",
-                          impl_->Named(key).c_str(), least, most, Escape(*text).c_str()));
-  }
-  return std::optional<std::uint32_t>(value);
+  const std::optional<YamlValue> value = Find(key);
+  if (!value) return std::optional<std::uint32_t>();
+  STICKY_ASSIGN(const std::int64_t number, value->Number(least, most));
+  return std::optional<std::uint32_t>(static_cast<std::uint32_t>(number));
 }
 
 Result<std::optional<std::uint64_t>> YamlMapping::Bytes(std::string_view key,
                                                         std::uint64_t least) const {
-  STICKY_ASSIGN(const std::optional<std::string> text, Text(key));
-  if (!text) return std::optional<std::uint64_t>();
-  const Result<std::uint64_t> bytes = ParseByteCount(*text);
-  if (!bytes.ok()) {
-    return At(key, "'" + impl_->Named(key) + "' wants a size such as 8GiB, found '" +
-                       Escape(*text) + "'");
-  }
-  if (bytes.value() < least) {
-    return At(key, "'" + impl_->Named(key) + "' wants " + ByteCount(least) + " or more, found '" +
-                       Escape(*text) + "'");
-  }
-  return std::optional<std::uint64_t>(bytes.value());
+  const std::optional<YamlValue> value = Find(key);
+  if (!value) return std::optional<std::uint64_t>();
+  STICKY_ASSIGN(const std::uint64_t bytes, value->Bytes(least));
+  return std::optional<std::uint64_t>(bytes);
+}
+
+Result<std::optional<std::uint64_t>> YamlMapping::DurationMs(std::string_view key,
+                                                             std::uint64_t most_ms) const {
+  const std::optional<YamlValue> value = Find(key);
+  if (!value) return std::optional<std::uint64_t>();
+  STICKY_ASSIGN(const std::uint64_t ms, value->DurationMs(most_ms));
+  return std::optional<std::uint64_t>(ms);
 }
 
 Result<std::string> ReadSmallFile(const std::string& path) {

@@ -123,6 +123,13 @@ CoordinatorOptions OptionsFrom(const config::NodeConfig& config, const Options& 
   out.limits.lease_count_max = config.lease_count_max;
   out.limits.state_count_max = config.state_count_max;
   out.limits.load_count_max = config.load_count_max;
+  out.limits.queue_count_max = config.queued_load_count_max;
+  out.limits.event_count_max = config.journal_event_count;
+  out.limits.user = {config.per_user.connection_count_max, config.per_user.load_count_max,
+                     config.per_user.memory_bytes_max.value_or(0), config.per_user.lease_count_max};
+  if (config.access) {
+    out.limits.who = Access{AccessMode::kOwner, config.access->users, config.access->groups};
+  }
   out.limits.plan_ns = std::int64_t{config.plan_ms} * 1'000'000;
   out.limits.fill_stall_ns = std::int64_t{config.fill_stall_ms} * 1'000'000;
   out.connection_count_max = config.connection_count_max;

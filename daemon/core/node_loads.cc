@@ -124,11 +124,12 @@ Status NodeState::MayStartLoad(const Peer& peer, const wire::LoadRequest& reques
                                             "(limits.per_user.loads); try again when one has ended",
                                             doing.c_str(), peer.uid, own_loads)};
   }
-  if (queue_.size() >= limits_.queue_count_max) {
+  const bool must_wait = RunningLoads() >= limits_.load_count_max;
+  if (must_wait && request.wait_ms > 0 && queue_.size() >= limits_.queue_count_max) {
     return Error{Code::kUnavailable, Format("%s: %zu loads wait already, the limit (limits.queue)",
                                             doing.c_str(), queue_.size())};
   }
-  if (request.wait_ms == 0 && RunningLoads() >= limits_.load_count_max) {
+  if (must_wait && request.wait_ms == 0) {
     return Error{Code::kUnavailable, Format("%s: %u loads are running, the limit (limits.loads); "
                                             "wait for a turn with --wait, or try again later",
                                             doing.c_str(), limits_.load_count_max)};
@@ -221,7 +222,8 @@ NodeState::Actions NodeState::Planned(StateId id, std::uint64_t arena_bytes,
   queue_.insert(id);
   ServeQueue(now_ns);
   const bool is_queued = state->phase == StatePhase::kQueued;
-  if (is_queued && !IsAwaited(id) && !RoomIsComing(*state)) {
+  const bool may_wait = IsAwaited(id) && QueuePlace(id) <= limits_.queue_count_max;
+  if (is_queued && !may_wait && !RoomIsComing(*state)) {
     FailLoad(*state, NoRoomFor(*state, now_ns), now_ns);
   } else if (is_queued) {
     TellProgress(*state, now_ns);

@@ -5,6 +5,7 @@ sticky_test(weights_cases_test LABEL cases
 sticky_test(weights_test LABEL unit
   SOURCES unit/weights/convert_test.cc unit/weights/gguf_model_test.cc
           unit/weights/load_plan_test.cc unit/weights/model_config_test.cc
+          unit/weights/sha256_test.cc
   DEPS sticky::weights nlohmann_json::nlohmann_json)
 sticky_test(weights_files_test LABEL integration
   SOURCES integration/resolve_test.cc DEPS sticky::weights_files)

@@ -235,5 +235,177 @@ TEST(ResolveModel, APathThatIsNotThereOrAllowedSaysSo) {
   EXPECT_THAT(dangling.error().message, HasSubstr("'nowhere'"));
 }
 
+// W20: the name of a blob is the SHA-256 of large files, and a commit's or git's of small ones.
+TEST_F(HubCache, AFileKnowsTheSha256ThatItsBlobIsNamedBy) {
+  const std::string hex(64, 'a');
+  dir_.Write("blobs/" + hex, "weights");
+  fs::remove(snapshot() / "model-00001-of-00001.safetensors");
+  fs::create_symlink("../../blobs/" + hex, snapshot() / "model-00001-of-00001.safetensors");
+  dir_.Write("elsewhere/" + hex, "weights");
+
+  const auto files = ResolveModel(snapshot());
+  const auto elsewhere = ResolveModel(dir_.path() / "elsewhere" / hex);
+
+  ASSERT_THAT(files, IsOk());
+  ASSERT_TRUE(files.value()[0].blob_sha256);
+  EXPECT_EQ(ToHex(*files.value()[0].blob_sha256), hex);
+  EXPECT_EQ(files.value()[1].blob_sha256, std::nullopt) << "blobs/bbbb is no SHA-256";
+  ASSERT_THAT(elsewhere, IsOk());
+  EXPECT_EQ(elsewhere.value()[0].blob_sha256, std::nullopt) << "no cache, no meaning";
+}
+
+class ResolveSource : public ::testing::Test {
+ protected:
+  Source Candidates(const std::vector<std::string>& names) const {
+    Source source;
+    for (const std::string& name : names) source.candidates.push_back(dir_.path() / name);
+    return source;
+  }
+  Source Files(SourceKind kind, const std::vector<NamedPath>& files) const {
+    Source source;
+    source.kind = kind;
+    for (const NamedPath& file : files) {
+      source.files.push_back({file.name, dir_.path() / file.path});
+    }
+    return source;
+  }
+
+  TempDir dir_;
+};
+
+TEST_F(ResolveSource, TheFirstCandidateThatIsThereIsTaken) {
+  dir_.Write("b.gguf", "GGUF....");
+  dir_.Write("c.gguf", "GGUF");
+
+  const auto resolved = Resolve(Candidates({"none/a.gguf", "b.gguf/x", "b.gguf", "c.gguf"}));
+
+  ASSERT_THAT(resolved, IsOk());
+  EXPECT_EQ(resolved.value().path, dir_.path() / "b.gguf");
+  ASSERT_EQ(resolved.value().files.size(), 1u);
+  EXPECT_EQ(Content(resolved.value().files[0]), "GGUF....");
+}
+
+TEST_F(ResolveSource, ACandidateThatIsThereAndBadIsNotPassedOver) {
+  dir_.Write("good.gguf", "GGUF");
+  fs::create_directories(dir_.path() / "empty");
+  fs::create_symlink("nowhere", dir_.path() / "dangling.gguf");
+
+  EXPECT_THAT(Resolve(Candidates({"empty", "good.gguf"})), FailsWith(Code::kInvalidArgument));
+  const auto dangling = Resolve(Candidates({"dangling.gguf", "good.gguf"}));
+  ASSERT_THAT(dangling, FailsWith(Code::kNotFound));
+  EXPECT_THAT(dangling.error().message, HasSubstr("'nowhere'"));
+}
+
+TEST_F(ResolveSource, WhenNoCandidateIsThereAllAreNamed) {
+  const auto none = Resolve(Candidates({"a.gguf", "b.gguf"}));
+
+  ASSERT_THAT(none, FailsWith(Code::kNotFound));
+  EXPECT_THAT(none.error().message, HasSubstr("a.gguf', '"));
+  EXPECT_THAT(none.error().message, HasSubstr("b.gguf'"));
+}
+
+TEST_F(ResolveSource, PathsAreOneModelWeightsFirstWhateverTheirOrder) {
+  dir_.Write("x/config.json", "{}");
+  dir_.Write("y/2.safetensors", "two");
+  dir_.Write("z/1.safetensors", "one");
+
+  const Source source = Files(SourceKind::kPaths, {{"config.json", "x/config.json"},
+                                                   {"2.safetensors", "y/2.safetensors"},
+                                                   {"1.safetensors", "z/1.safetensors"}});
+
+  const auto resolved = Resolve(source);
+
+  ASSERT_THAT(resolved, IsOk());
+  EXPECT_EQ(Content(resolved.value().files[0]), "one");
+  EXPECT_THAT(Names(ResolveParts(source.files)),
+              ElementsAre("1.safetensors", "2.safetensors", "(config.json)"));
+}
+
+TEST_F(ResolveSource, PathsWithoutWeightsAndMissingOnesAreRefused) {
+  dir_.Write("config.json", "{}");
+  dir_.Write("a.safetensors", "a");
+  const NamedPath config{"config.json", "config.json"};
+
+  EXPECT_THAT(Resolve(Files(SourceKind::kPaths, {config})), FailsWith(Code::kInvalidArgument));
+  EXPECT_THAT(Resolve(Files(SourceKind::kPaths, {{"d", "."}})), FailsWith(Code::kInvalidArgument));
+  const auto missing = Resolve(
+      Files(SourceKind::kPaths, {{"a.safetensors", "a.safetensors"}, {"b", "b"}, {"c", "c"}}));
+  ASSERT_THAT(missing, FailsWith(Code::kNotFound));
+  EXPECT_THAT(missing.error().message, HasSubstr("/b'"));
+  EXPECT_THAT(missing.error().message, HasSubstr("/c'"));
+}
+
+TEST_F(ResolveSource, FilesAreTakenWholeInTheirOrderThroughLinks) {
+  dir_.Write("data.bin", "data");
+  fs::create_symlink("data.bin", dir_.path() / "link");
+  dir_.Write("a.txt", "");
+  const fs::path fifo = dir_.path() / "fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+
+  const auto resolved = Resolve(Files(SourceKind::kFiles, {{"z.bin", "link"}, {"a.txt", "a.txt"}}));
+
+  ASSERT_THAT(resolved, IsOk());
+  ASSERT_EQ(resolved.value().files.size(), 2u);
+  EXPECT_EQ(resolved.value().files[0].name, "z.bin");
+  EXPECT_EQ(Content(resolved.value().files[0]), "data");
+  EXPECT_EQ(resolved.value().files[1].size_bytes, 0u);
+  EXPECT_THAT(Resolve(Files(SourceKind::kFiles, {{"f", "fifo"}})),
+              FailsWith(Code::kInvalidArgument));
+}
+
+TEST_F(ResolveSource, ExpectedBytesAreThoseOfTheWeightsOrOfAllFiles) {
+  dir_.Write("m/model.safetensors", "12345");
+  dir_.Write("m/config.json", "{}");
+  Source model = Candidates({"m"});
+  Source files = Files(SourceKind::kFiles, {{"a", "m/model.safetensors"}, {"b", "m/config.json"}});
+
+  model.expected.bytes = 5;
+  EXPECT_THAT(Resolve(model), IsOk());
+  files.expected.bytes = 7;
+  EXPECT_THAT(Resolve(files), IsOk());
+
+  model.expected.bytes = 7;
+  const auto wrong = Resolve(model);
+  ASSERT_THAT(wrong, FailsWith(Code::kCorrupt));
+  EXPECT_THAT(wrong.error().message, HasSubstr("have 5 bytes, but source.expect.bytes is 7"));
+}
+
+TEST_F(ResolveSource, ExpectedSha256sGoToTheirFiles) {
+  dir_.Write("m/model.safetensors", "12345");
+  dir_.Write("m/config.json", "{}");
+  Sha256 sha256;
+  sha256.bytes[0] = 9;
+  Source one = Candidates({"m"});
+  one.expected.sha256 = sha256;
+  Source named = Candidates({"m"});
+  named.expected.sha256_of["config.json"] = sha256;
+
+  const auto of_one = Resolve(one);
+  const auto of_named = Resolve(named);
+
+  ASSERT_THAT(of_one, IsOk());
+  EXPECT_EQ(of_one.value().files[0].expected_sha256, sha256);
+  EXPECT_EQ(of_one.value().files[1].expected_sha256, std::nullopt);
+  ASSERT_THAT(of_named, IsOk());
+  EXPECT_EQ(of_named.value().files[0].expected_sha256, std::nullopt);
+  EXPECT_EQ(of_named.value().files[1].expected_sha256, sha256);
+}
+
+TEST_F(ResolveSource, ASha256OfNoFileOrOfSeveralIsRefused) {
+  dir_.Write("a", "1");
+  dir_.Write("b", "2");
+  Source stranger = Files(SourceKind::kFiles, {{"a", "a"}});
+  stranger.expected.sha256_of["c"] = Sha256();
+  Source several = Files(SourceKind::kFiles, {{"a", "a"}, {"b", "b"}});
+  several.expected.sha256 = Sha256();
+
+  const auto of_stranger = Resolve(stranger);
+  ASSERT_THAT(of_stranger, FailsWith(Code::kInvalidArgument));
+  EXPECT_THAT(of_stranger.error().message, HasSubstr("names 'c'"));
+  const auto of_several = Resolve(several);
+  ASSERT_THAT(of_several, FailsWith(Code::kInvalidArgument));
+  EXPECT_THAT(of_several.error().message, HasSubstr("there are 2"));
+}
+
 }  // namespace
 }  // namespace sticky::weights

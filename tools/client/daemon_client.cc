@@ -16,18 +16,19 @@ static_assert(kFilesPerPart * (wire::kFileNameBytesMax + 64) < wire::kFrameBytes
 
 }  // namespace
 
-Outcome<DaemonClient> DaemonClient::Connect(const std::optional<std::string>& path) {
+Outcome<DaemonClient> DaemonClient::Connect(const std::optional<std::string>& path,
+                                            std::int64_t answer_ms) {
   std::string where;
   if (path) {
     where = *path;
   } else {
     STICKY_STEP(where, During(Stage::kConnect, wire::DefaultSocketPath()));
   }
-  Result<UniqueFd> socket = wire::Connect(where, Deadline::AfterMs(kAnswerMs));
+  Result<UniqueFd> socket = wire::Connect(where, Deadline::AfterMs(answer_ms));
   if (!socket.ok()) {
     return Failed{Stage::kConnect, socket.error()};
   }
-  return DaemonClient(where, std::move(socket).value());
+  return DaemonClient(where, std::move(socket).value(), answer_ms);
 }
 
 Error DaemonClient::AnotherAnswer() const {
@@ -43,7 +44,7 @@ Failed DaemonClient::TalkFailed(const Error& error) const {
 
 Outcome<wire::Received> DaemonClient::Answer(std::uint32_t id, std::int64_t wait_ms,
                                              const OnProgress& on_progress) {
-  const Deadline deadline = Deadline::AfterMs(wait_ms + kAnswerMs);
+  const Deadline deadline = Deadline::AfterMs(wait_ms + answer_ms_);
   for (;;) {
     Result<wire::Received> received = wire::ReceiveMessage(socket_.get(), deadline);
     if (!received.ok()) return TalkFailed(received.error());
@@ -63,7 +64,7 @@ Outcome<wire::Received> DaemonClient::Answer(std::uint32_t id, std::int64_t wait
 Failed DaemonClient::WhySendFailed(std::uint32_t id, const Error& error) {
   constexpr int kTries = 2;  // the first may only report that the peer reset the connection
   for (int i = 0; i < kTries && error.code == Code::kUnavailable; ++i) {
-    Outcome<wire::Received> answer = Answer(id, /*wait_ms=*/-kAnswerMs, {});
+    Outcome<wire::Received> answer = Answer(id, /*wait_ms=*/-answer_ms_, {});
     if (!answer.ok() && answer.failed().stage == Stage::kAnswer) return answer.failed();
   }
   return TalkFailed(error);
@@ -72,7 +73,7 @@ Failed DaemonClient::WhySendFailed(std::uint32_t id, const Error& error) {
 Outcome<wire::Received> DaemonClient::Ask(wire::Body request, std::int64_t wait_ms) {
   const std::uint32_t id = next_id_++;
   const Status sent =
-      wire::SendMessage(socket_.get(), {id, std::move(request)}, {}, Deadline::AfterMs(kAnswerMs));
+      wire::SendMessage(socket_.get(), {id, std::move(request)}, {}, Deadline::AfterMs(answer_ms_));
   if (!sent.ok()) return WhySendFailed(id, sent.error());
   return Answer(id, wait_ms, {});
 }
@@ -81,7 +82,7 @@ Outcome<wire::LoadReply> DaemonClient::Load(const wire::LoadRequest& request,
                                             const std::vector<weights::OpenFile>& files,
                                             const OnProgress& on_progress) {
   const std::uint32_t id = next_id_++;
-  const Deadline deadline = Deadline::AfterMs(kAnswerMs);
+  const Deadline deadline = Deadline::AfterMs(answer_ms_);
   const Status asked = wire::SendMessage(socket_.get(), {id, request}, {}, deadline);
   if (!asked.ok()) return WhySendFailed(id, asked.error());
   for (std::size_t at = 0; at < files.size();) {

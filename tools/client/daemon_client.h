@@ -22,7 +22,8 @@
 
 namespace sticky::client {
 
-// Beyond what a request itself waits for: connecting, and the daemon's answer.
+// Beyond what a request itself waits for, unless told otherwise: connecting, and the daemon's
+// answer.
 inline constexpr std::int64_t kAnswerMs = 10'000;
 
 class DaemonClient {
@@ -35,15 +36,17 @@ class DaemonClient {
     std::vector<UniqueFd> arenas;  // as many as reply.arena_bytes
   };
 
-  // path: nothing means what wire::DefaultSocketPath gives.
+  // path: nothing means what wire::DefaultSocketPath gives. answer_ms: in place of kAnswerMs, here
+  // and later.
   // Errors: kConnect: kUnavailable, with the path and how a daemon is started; kPermissionDenied;
   //   kInvalidArgument when the path cannot be one.
-  static Outcome<DaemonClient> Connect(const std::optional<std::string>& path);
+  static Outcome<DaemonClient> Connect(const std::optional<std::string>& path,
+                                       std::int64_t answer_ms = kAnswerMs);
 
   const std::string& path() const { return path_; }
   int fd() const { return socket_.get(); }
 
-  // Sends `request` and waits for its answer, at most wait_ms + kAnswerMs.
+  // Sends `request` and waits for its answer, at most wait_ms + answer_ms.
   // Errors: kTalk; kAnswer with the daemon's own code and message.
   Outcome<wire::Received> Ask(wire::Body request, std::int64_t wait_ms = 0);
 
@@ -67,8 +70,8 @@ class DaemonClient {
   UniqueFd Release() { return std::move(socket_); }
 
  private:
-  DaemonClient(std::string path, UniqueFd socket)
-      : path_(std::move(path)), socket_(std::move(socket)) {}
+  DaemonClient(std::string path, UniqueFd socket, std::int64_t answer_ms)
+      : path_(std::move(path)), socket_(std::move(socket)), answer_ms_(answer_ms) {}
 
   template <typename Reply>
   Outcome<Reply> As(wire::Received received) {
@@ -87,6 +90,7 @@ class DaemonClient {
 
   std::string path_;
   UniqueFd socket_;
+  std::int64_t answer_ms_;
   std::uint32_t next_id_ = 1;
 };
 

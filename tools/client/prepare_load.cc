@@ -23,6 +23,10 @@ Digest TemplateDigest(std::string_view canonical) {
 
 namespace {
 
+constexpr std::size_t kSourceTextBytesMax =
+    4000;  // with what follows it, within wire::kTextBytesMax
+static_assert(kSourceTextBytesMax + 32 <= wire::kTextBytesMax);
+
 Failed NoTemplate(const Error& why) {
   Error error = why;
   error.message =
@@ -33,40 +37,79 @@ Failed NoTemplate(const Error& why) {
   return Failed{Stage::kTemplate, error};
 }
 
+// How the template names the source, for a message: "source.path of 't.yaml' is '/m.gguf'".
+std::string Naming(const Source& source, const std::string& template_path) {
+  const std::string of =
+      std::string("source.") + Name(source.kind) + " of '" + Escape(template_path) + "'";
+  if (source.candidates.size() == 1) return of + " is '" + Escape(source.candidates[0]) + "'";
+  return "see " + of;
+}
+
 Failed NoModel(const config::Template& made, const std::string& template_path, const Error& why) {
   Error error = why;
-  error.message = "load '" + made.name + "': " + why.message + "; source.path of '" +
-                  Escape(template_path) + "' is '" + Escape(made.source_path) + "'";
+  error.message =
+      "load '" + made.name + "': " + why.message + "; " + Naming(made.source, template_path);
   return Failed{Stage::kModel, error};
+}
+
+// What `stickyctl ls` shows: the model's path, or a list of paths that is none itself.
+std::string SourceText(const Source& source, const weights::ResolvedSource& resolved) {
+  if (source.kind == SourceKind::kPath) return resolved.path;
+  std::string text = Format("%zu files: ", source.files.size());
+  for (std::size_t i = 0; i < source.files.size(); ++i) {
+    const std::string& path = source.files[i].path;
+    if (text.size() + path.size() > kSourceTextBytesMax) {
+      return text + Format("and %zu more", source.files.size() - i);
+    }
+    text += path + (i + 1 < source.files.size() ? ", " : "");
+  }
+  return text;
 }
 
 }  // namespace
 
-Outcome<PreparedLoad> PrepareLoad(const std::string& template_path) {
-  PreparedLoad load;
+Outcome<FoundSource> FindSource(const std::string& template_path) {
+  FoundSource found;
   Result<config::Template> made = config::LoadTemplate(template_path);
   if (!made.ok()) return NoTemplate(made.error());
-  load.made = std::move(made).value();
-  if (const Status named = wire::CheckStateName(load.made.name); !named.ok()) {
+  found.made = std::move(made).value();
+  if (const Status named = wire::CheckStateName(found.made.name); !named.ok()) {
     return Failed{Stage::kTemplate,
                   Error{Code::kInvalidArgument,
                         "read '" + Escape(template_path) + "': " + named.error().message}};
   }
-  Result<std::vector<weights::OpenFile>> files = weights::ResolveModel(load.made.source_path);
-  if (!files.ok()) return NoModel(load.made, template_path, files.error());
-  load.files = std::move(files).value();
-  if (load.files.size() > wire::kFileCountMax) {
-    return Failed{Stage::kModel,
-                  Error{Code::kInvalidArgument,
-                        Format("load '%s': '%s' has %zu files, at most %u are taken",
-                               load.made.name.c_str(), Escape(load.made.source_path).c_str(),
-                               load.files.size(), wire::kFileCountMax)}};
+  Result<weights::ResolvedSource> resolved = weights::Resolve(found.made.source);
+  if (!resolved.ok()) return NoModel(found.made, template_path, resolved.error());
+  found.source = SourceText(found.made.source, resolved.value());
+  found.files = std::move(resolved.value().files);
+  if (found.files.size() > wire::kFileCountMax) {
+    return Failed{Stage::kModel, Error{Code::kInvalidArgument,
+                                       Format("load '%s': '%s' has %zu files, at most %u are taken",
+                                              found.made.name.c_str(), Escape(found.source).c_str(),
+                                              found.files.size(), wire::kFileCountMax)}};
   }
+  return found;
+}
+
+Outcome<PreparedLoad> PrepareLoad(const std::string& template_path) {
+  STICKY_STEP(FoundSource found, FindSource(template_path));
+  if (found.made.source.kind == SourceKind::kFiles) {
+    return Failed{
+        Stage::kTemplate,
+        Error{Code::kInvalidArgument,
+              "load '" + found.made.name + "': source.files of '" + Escape(template_path) +
+                  "' asks for files that are kept whole, which this version checks but "
+                  "does not load; give a model (source.path or source.paths)"}};
+  }
+  PreparedLoad load;
+  load.made = std::move(found.made);
+  load.files = std::move(found.files);
   load.request.state = load.made.name;
   load.request.template_digest = TemplateDigest(load.made.canonical);
-  load.request.source = load.made.source_path;
+  load.request.source = std::move(found.source);
   load.request.dtype = load.made.dtype;
-  load.request.policy.pin = load.made.pin;
+  load.request.policy = load.made.policy;
+  load.request.prefault = load.made.prefault;
   load.request.huge_pages = load.made.huge_pages;
   load.request.file_count = static_cast<std::uint32_t>(load.files.size());
   return load;

@@ -19,6 +19,12 @@
 
 namespace sticky::client {
 
+struct FoundSource {
+  config::Template made;
+  std::string source;                    // the model's path, or text that lists several
+  std::vector<weights::OpenFile> files;  // at most wire::kFileCountMax
+};
+
 struct PreparedLoad {
   config::Template made;
   wire::LoadRequest request;             // wait_ms and hold are left to the caller
@@ -28,8 +34,12 @@ struct PreparedLoad {
 // xxh3-128 of a template's canonical text.
 Digest TemplateDigest(std::string_view canonical);
 
-// Errors: kTemplate, kModel with the codes of LoadTemplate and ResolveModel; kModel with
+// Reads the template, and finds and opens the files that it names.
+// Errors: kTemplate, kModel with the codes of LoadTemplate and weights::Resolve; kModel with
 //   kInvalidArgument past wire::kFileCountMax files.
+Outcome<FoundSource> FindSource(const std::string& template_path);
+
+// Makes a request of them. Errors: as FindSource; kTemplate with kInvalidArgument for source.files.
 Outcome<PreparedLoad> PrepareLoad(const std::string& template_path);
 
 // Lifts this process's soft limit of descriptors to its hard one while it lives: a model may have

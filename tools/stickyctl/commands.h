@@ -41,6 +41,15 @@ int Doctor(const Request& request, Console& console);
 // run_command.cc
 int Run(const Request& request, Console& console);
 
+// template_check.cc
+int TemplateCheck(const Request& request, Console& console);
+
+// template_init.cc
+int TemplateInit(const Request& request, Console& console);
+
+// config_check.cc
+int ConfigCheck(const Request& request, Console& console);
+
 }  // namespace sticky::stickyctl
 
 #endif  // STICKY_TOOLS_STICKYCTL_COMMANDS_H_

@@ -26,6 +26,8 @@ constexpr OptionSpec kTensors{"tensors", ValueKind::kNone};
 constexpr OptionSpec kCheckSources{"check-sources", ValueKind::kNone};
 constexpr OptionSpec kState{"state", ValueKind::kRequired};
 constexpr OptionSpec kTemplate{"template", ValueKind::kRequired};
+constexpr OptionSpec kSha256{"sha256", ValueKind::kNone};
+constexpr OptionSpec kOutput{"output", ValueKind::kRequired};
 
 constexpr std::array kTopOptions = {kJson, kSocket, kHelp, kVersion};
 constexpr std::array kPlainOptions = {kJson, kSocket, kHelp};
@@ -33,11 +35,13 @@ constexpr std::array kWaitOptions = {kJson, kSocket, kHelp, kWait};
 constexpr std::array kListOptions = {kJson, kSocket, kHelp, kCheckSources};
 constexpr std::array kShowOptions = {kJson, kSocket, kHelp, kTensors};
 constexpr std::array kRunOptions = {kJson, kSocket, kHelp, kWait, kState, kTemplate};
+constexpr std::array kCheckOptions = {kJson, kSocket, kHelp, kSha256};
+constexpr std::array kInitOptions = {kJson, kSocket, kHelp, kOutput};
 
 struct Command {
-  std::string_view name;
-  const char* usage;    // after "stickyctl "
-  const char* summary;  // one line
+  std::string_view name;  // one word, or two: "template check"
+  const char* usage;      // after "stickyctl "
+  const char* summary;    // one line
   const char* details;
   Grammar grammar;
   int (*run)(const Request&, Console&);
@@ -114,6 +118,31 @@ const std::array kCommands = {
             "no daemon answers (77: it is another user's); 75 when there is another problem.\n",
             {kPlainOptions, 0, ""},
             Doctor},
+    Command{"template check",
+            "template check FILE [--sha256]",
+            "check a template and plan its load, without loading",
+            "Reads the template, opens the files that it names and reads their headers, as a load\n"
+            "would, and tells what the load would give: tensors, dtypes, notes, memory; and, when\n"
+            "a daemon answers, whether that fits its budget (exit code 75 when it does not).\n"
+            "--sha256 also reads the files whole: it tells the SHA-256 of each, and compares them\n"
+            "with source.expect.sha256. No daemon is needed, and nothing is loaded.\n",
+            {kCheckOptions, 1, "FILE"},
+            TemplateCheck},
+    Command{"template init",
+            "template init MODEL [--output FILE]",
+            "write a template for a model",
+            "Looks at the model's files and writes a template with comments that say what was\n"
+            "found and what every other key would be, to standard output or to FILE, which must\n"
+            "not be there yet. MODEL: a weight file or a folder, as source.path of a template.\n",
+            {kInitOptions, 1, "MODEL"},
+            TemplateInit},
+    Command{"config check",
+            "config check FILE",
+            "check a node config and tell every value in force",
+            "The file is read as `stickyd --config FILE` would, with your own rights; no daemon\n"
+            "is asked.\n",
+            {kPlainOptions, 1, "FILE"},
+            ConfigCheck},
     Command{"version",
             "version",
             "the version of this program and of the daemon",
@@ -127,7 +156,7 @@ std::string GeneralHelp() {
       "usage: stickyctl [--socket PATH] [--json] COMMAND ...\n\n"
       "The states of this node's stickyd.\n\n";
   for (const Command& command : kCommands) {
-    text += Format("  %-8s  %s\n", std::string(command.name).c_str(), command.summary);
+    text += Format("  %-14s  %s\n", std::string(command.name).c_str(), command.summary);
   }
   return text +
          "\n"
@@ -153,13 +182,41 @@ int UsageError(Console& console, const std::string& what, const std::string& com
   return console.Fail({Stage::kUsage, Error{Code::kInvalidArgument, what + "; see " + hint}});
 }
 
-const Command* FindCommand(std::string_view name) {
-  const auto found = std::find_if(kCommands.begin(), kCommands.end(),
-                                  [name](const Command& one) { return one.name == name; });
-  return found == kCommands.end() ? nullptr : &*found;
+struct Found {
+  const Command* command = nullptr;  // null: there is none
+  std::size_t word_count = 0;        // of its name
+};
+
+// The command whose name `words` begin with.
+Found FindCommand(std::span<const std::string> words) {
+  const std::string one = words.empty() ? "" : words[0];
+  const std::string two = words.size() > 1 ? one + " " + words[1] : one;
+  for (const Command& command : kCommands) {
+    if (command.name == one) return {&command, 1};
+    if (command.name == two) return {&command, 2};
+  }
+  return {};
 }
 
-int UnknownCommand(Console& console, const std::string& name) {
+// The commands of two words whose first one is `word`.
+std::vector<const Command*> GroupOf(const std::string& word) {
+  std::vector<const Command*> group;
+  for (const Command& command : kCommands) {
+    if (command.name.starts_with(word + " ")) group.push_back(&command);
+  }
+  return group;
+}
+
+int UnknownCommand(Console& console, std::span<const std::string> words) {
+  const std::vector<const Command*> group = GroupOf(words[0]);
+  if (!group.empty() && (words.size() == 1 || words[1].starts_with('-'))) {
+    std::string choices;
+    for (const Command* const command : group) {
+      choices += (choices.empty() ? "`" : " or `") + std::string(command->name) + "`";
+    }
+    return UsageError(console, "'" + words[0] + "' is half a command; want " + choices, words[0]);
+  }
+  const std::string name = group.empty() ? words[0] : words[0] + " " + words[1];
   std::vector<std::string_view> names;
   for (const Command& command : kCommands) names.push_back(command.name);
   const std::string_view near = NearestWord(name, names.data(), names.size());
@@ -169,14 +226,20 @@ int UnknownCommand(Console& console, const std::string& name) {
                     "");
 }
 
+// `words`: a command, or the first word of some; none: all of them.
 int Help(Console& console, std::span<const std::string> words) {
+  std::string text;
   if (words.empty()) {
-    std::fputs(GeneralHelp().c_str(), stdout);
-    return kExitOk;
+    text = GeneralHelp();
+  } else if (const Found found = FindCommand(words); found.command != nullptr) {
+    text = HelpOf(*found.command);
+  } else if (words.size() == 1) {
+    for (const Command* const command : GroupOf(words[0])) {
+      text += (text.empty() ? "" : "\n") + HelpOf(*command);
+    }
   }
-  const Command* const command = FindCommand(words[0]);
-  if (command == nullptr) return UnknownCommand(console, words[0]);
-  std::fputs(HelpOf(*command).c_str(), stdout);
+  if (text.empty()) return UnknownCommand(console, words);
+  std::fputs(text.c_str(), stdout);
   return kExitOk;
 }
 
@@ -188,12 +251,16 @@ bool WantsJson(std::span<const std::string> words) {
 
 int Dispatch(Console& console, std::span<const std::string> words, const Options& top) {
   if (words[0] == "help") return Help(console, words.subspan(1));
-  const Command* const command = FindCommand(words[0]);
-  if (command == nullptr) return UnknownCommand(console, words[0]);
+  const Found found = FindCommand(words);
+  const Command* const command = found.command;
+  if (command == nullptr) {
+    const bool wants_help = words.size() > 1 && words[1] == "--help";
+    return wants_help ? Help(console, words.first(1)) : UnknownCommand(console, words);
+  }
   const std::string name(command->name);
-  Result<Options> options = Options::Parse(words.subspan(1), command->grammar);
+  Result<Options> options = Options::Parse(words.subspan(found.word_count), command->grammar);
   if (!options.ok()) return UsageError(console, name + ": " + options.error().message, name);
-  if (options.value().Has("help")) return Help(console, words.first(1));
+  if (options.value().Has("help")) return Help(console, words.first(found.word_count));
   if (options.value().Has("socket") && top.Has("socket")) {
     return UsageError(console, "option '--socket' is given twice", name);
   }

@@ -2,14 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <optional>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -25,39 +23,6 @@ constexpr std::size_t kNamedMax = 10;  // files that one message lists
 constexpr std::string_view kSingleName = "model.safetensors";
 
 std::string Quoted(const std::string& path) { return "'" + Escape(path) + "'"; }
-
-// "open '/x': No such file or directory", or, of a link, that its target is not there.
-Error OpenError(const std::string& path, int errno_value) {
-  char target[PATH_MAX];
-  const ssize_t length = ::readlink(path.c_str(), target, sizeof target);
-  if (errno_value == ENOENT && length > 0) {
-    const std::string to(target, static_cast<std::size_t>(length));
-    return Error{Code::kNotFound,
-                 "open " + Quoted(path) + ": it is a link to " + Quoted(to) +
-                     ", which is not there: incomplete download?",
-                 ENOENT};
-  }
-  return ErrnoError("open " + Quoted(path), errno_value);
-}
-
-// Opens a regular file and nothing else. O_NONBLOCK: a FIFO would make open(2) wait for a writer.
-Result<OpenFile> OpenRegular(const std::string& path, std::string name, bool is_weights) {
-  OpenFile file;
-  file.name = std::move(name);
-  file.is_weights = is_weights;
-  file.fd.Reset(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
-  if (!file.fd.valid()) return OpenError(path, errno);
-  struct stat status {};
-  if (::fstat(file.fd.get(), &status) != 0) return ErrnoError("stat " + Quoted(path), errno);
-  if (!S_ISREG(status.st_mode)) {
-    return Error{Code::kInvalidArgument,
-                 "open " + Quoted(path) + ": it is " +
-                     (S_ISDIR(status.st_mode) ? "a directory" : "not a regular file")};
-  }
-  file.size_bytes = static_cast<std::uint64_t>(status.st_size);
-  file.modified_ns = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
-  return file;
-}
 
 Result<std::string> ReadWhole(const OpenFile& file, const std::string& path) {
   if (file.size_bytes > kSmallFileBytesMax) {

@@ -9,22 +9,15 @@
 #ifndef STICKY_WEIGHTS_FILES_RESOLVE_H_
 #define STICKY_WEIGHTS_FILES_RESOLVE_H_
 
-#include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
-#include "base/unique_fd.h"
+#include "base/source.h"
+#include "weights/files/open_file.h"
 
 namespace sticky::weights {
-
-struct OpenFile {
-  std::string name;         // plain file name within the model
-  bool is_weights = false;  // else a small file: config.json, tokenizer.json, ...
-  std::uint64_t size_bytes = 0;
-  std::int64_t modified_ns = 0;  // mtime, since the epoch
-  UniqueFd fd;                   // a regular file, open for reading, close-on-exec
-};
 
 // `path`: a GGUF file, a safetensors file, a directory with Hugging Face's layout (an index with
 // shards, or one safetensors file), a snapshot of the hub's cache, or models--org--name of it
@@ -35,6 +28,31 @@ struct OpenFile {
 //   dangling link with its target); kPermissionDenied; kCorrupt for an index that does not parse;
 //   kInvalidArgument for a directory with no model in it, naming what was looked for.
 Result<std::vector<OpenFile>> ResolveModel(const std::string& path);
+
+struct ResolvedSource {
+  std::string path;  // of a kPath, the candidate that was taken; else empty
+  std::vector<OpenFile> files;
+};
+
+// The model at the first of `candidates` that is there, as above. What is there and bad is an
+// error: the next one is not tried in its place. Errors: as above; kNotFound naming every candidate
+// when none is there.
+Result<ResolvedSource> ResolveFirst(std::span<const std::string> candidates);
+
+// The files of one model, wherever they lie: weight files and small ones, told apart by their
+// names. Weight files first, then small files, each sorted by name. Errors: kNotFound naming all
+// that are missing; kPermissionDenied; kInvalidArgument for what is no regular file, and without a
+// weight file.
+Result<std::vector<OpenFile>> ResolveParts(std::span<const NamedPath> parts);
+
+// Files to be kept whole, in the order given. Errors: as ResolveParts.
+Result<std::vector<OpenFile>> ResolveFiles(std::span<const NamedPath> files);
+
+// Whichever of these `source` says; then holds its sizes against what is expected, and gives the
+// files their expected_sha256, which nothing is compared with here.
+// Errors: as these; kCorrupt when the sizes differ, with both; kInvalidArgument when a SHA-256 is
+//   expected of a file that is not there, or one SHA-256 of several files.
+Result<ResolvedSource> Resolve(const Source& source);
 
 }  // namespace sticky::weights
 

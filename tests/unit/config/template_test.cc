@@ -21,6 +21,7 @@ namespace {
 
 using ::sticky::testing::FailsWith;
 using ::sticky::testing::IsOk;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -32,15 +33,18 @@ TEST(Template, EveryKeyIsRead) {
       "source:\n  path: a/b.gguf\n"
       "device: host\ndtype: bf16\n"
       "lifetime:\n  pin: true\n"
-      "memory:\n  huge_pages: true\n");
+      "memory:\n  huge_pages: true\n  prefault: false\n"
+      "build: at-start\n");
 
   ASSERT_THAT(made, IsOk());
   EXPECT_EQ(made.value().name, "smol.lm-2_x+1");
-  EXPECT_EQ(made.value().source_path, "/models/a/b.gguf");
+  EXPECT_THAT(made.value().source.candidates, ElementsAre("/models/a/b.gguf"));
   EXPECT_EQ(made.value().device, "host");
   EXPECT_EQ(made.value().dtype, DtypeChoice::kBf16);
-  EXPECT_TRUE(made.value().pin);
+  EXPECT_TRUE(made.value().policy.pin);
   EXPECT_TRUE(made.value().huge_pages);
+  EXPECT_FALSE(made.value().prefault);
+  EXPECT_EQ(made.value().build, BuildWhen::kAtStart);
 }
 
 TEST(Template, WhatIsLeftOutHasItsDefault) {
@@ -49,8 +53,11 @@ TEST(Template, WhatIsLeftOutHasItsDefault) {
   ASSERT_THAT(made, IsOk());
   EXPECT_EQ(made.value().device, "host");
   EXPECT_EQ(made.value().dtype, DtypeChoice::kAuto);
-  EXPECT_FALSE(made.value().pin);
+  EXPECT_EQ(made.value().policy, Policy());
   EXPECT_FALSE(made.value().huge_pages);
+  EXPECT_TRUE(made.value().prefault);
+  EXPECT_EQ(made.value().build, BuildWhen::kManual);
+  EXPECT_EQ(made.value().source.expected, Expected());
 }
 
 struct Mistake {
@@ -75,7 +82,7 @@ constexpr Mistake kMistakes[] = {
     {"UnknownKey", "name: a\nsource: {path: /m}\ndtpye: f32\n",
      "t.yaml:3:1: ", "unknown key 'dtpye'; did you mean 'dtype'?"},
     {"UnknownKeyFarFromAll", "name: a\nquantum: 1\n",
-     "t.yaml:2:1: ", "known keys: name, source, device, dtype, lifetime, memory"},
+     "t.yaml:2:1: ", "known keys: name, source, device, dtype, lifetime, priority, access"},
     {"UnknownInnerKey", "name: a\nsource:\n  path: /m\n  revison: main\n",
      "t.yaml:4:3: ", "unknown key 'source.revison'"},
     {"UnknownLifetimeKey", "name: a\nsource: {path: /m}\nlifetime:\n  pinn: true\n",
@@ -107,6 +114,10 @@ constexpr Mistake kMistakes[] = {
      "t.yaml:3:8: ", "'dtype' wants auto, bf16, f16 or f32, found 'int8'"},
     {"UnknownDevice", "name: a\nsource: {path: /m}\ndevice: cuda\n",
      "t.yaml:3:9: ", "'device' is 'cuda'; this version knows host"},
+    {"UnknownBuild", "name: a\nsource: {path: /m}\nbuild: on_demand\n",
+     "t.yaml:3:8: ", "'build' wants manual, on-demand or at-start, found 'on_demand'"},
+    {"PrefaultIsAWord", "name: a\nsource: {path: /m}\nmemory: {prefault: no}\n",
+     "t.yaml:3:20: ", "'memory.prefault' wants true or false, found 'no'"},
     {"UnsetVariable", "name: a\nsource:\n  path: ${STICKY_TEST_UNSET}/m\n",
      "t.yaml:3:9: ", "variable 'STICKY_TEST_UNSET' is not set"},
     {"OpenVariable", "name: a\nsource:\n  path: ${HOME/m\n", "t.yaml:3:9: ", "'${' without '}'"},
@@ -167,7 +178,7 @@ TEST(Template, VariablesAndTheHomeFolderAreExpandedInPaths) {
   ::setenv("STICKY_TEST_MODELS", "/big/models", 1);
   ::setenv("HOME", "/home/ada", 1);
   const auto path = [](const std::string& text) {
-    return Parse("{name: a, source: {path: \"" + text + "\"}}").value().source_path;
+    return Parse("{name: a, source: {path: \"" + text + "\"}}").value().source.candidates.at(0);
   };
 
   EXPECT_EQ(path("${STICKY_TEST_MODELS}/x.gguf"), "/big/models/x.gguf");
@@ -186,10 +197,18 @@ TEST(Template, TheSameMeaningHasTheSameCanonicalText) {
   EXPECT_EQ(canonical("# a comment\nname: a\nsource: {path: /models/m.gguf}\n"), base);
   EXPECT_EQ(canonical("{name: a, source: {path: m.gguf}, lifetime: {pin: true}}"), base)
       << "how long it stays is not what it is";
+  EXPECT_EQ(canonical("{name: a, source: {path: [m.gguf]}, priority: 3, access: {mode: node}, "
+                      "labels: {a: b}, max_leases: 4, build: at-start}"),
+            base);
   EXPECT_NE(canonical("{name: b, source: {path: m.gguf}}"), base);
   EXPECT_NE(canonical("{name: a, source: {path: n.gguf}}"), base);
   EXPECT_NE(canonical("{name: a, source: {path: m.gguf}, dtype: f32}"), base);
   EXPECT_NE(canonical("{name: a, source: {path: m.gguf}, memory: {huge_pages: true}}"), base);
+  EXPECT_NE(canonical("{name: a, source: {path: m.gguf}, memory: {prefault: false}}"), base);
+  EXPECT_NE(canonical("{name: a, source: {path: [m.gguf, n.gguf]}}"), base);
+  EXPECT_NE(canonical("{name: a, source: {paths: [m.gguf]}}"), base);
+  EXPECT_NE(canonical("{name: a, source: {files: [m.gguf]}}"), base);
+  EXPECT_NE(canonical("{name: a, source: {path: m.gguf, expect: {bytes: 3}}}"), base);
   EXPECT_NE(canonical("{name: a, source: {path: \"m.gguf\\ndevice=host\"}}"), base);
 }
 
@@ -222,7 +241,7 @@ TEST_F(TemplateFile, PathsAreRelativeToItsFolder) {
   const Result<Template> made = LoadTemplate(path);
 
   ASSERT_THAT(made, IsOk());
-  EXPECT_EQ(made.value().source_path, folder + "/m.gguf");
+  EXPECT_THAT(made.value().source.candidates, ElementsAre(folder + "/m.gguf"));
 }
 
 TEST_F(TemplateFile, WhatIsNoSmallFileIsRefused) {
@@ -246,8 +265,11 @@ TEST_F(TemplateFile, TheInstalledExampleIsATemplateWithTheDefaults) {
       Parse("{name: a, source: {path: /m}}").value();  // every optional key left out
   EXPECT_EQ(made.value().device, plain.device);
   EXPECT_EQ(made.value().dtype, plain.dtype);
-  EXPECT_EQ(made.value().pin, plain.pin);
+  EXPECT_EQ(made.value().policy, plain.policy);
+  EXPECT_EQ(made.value().build, plain.build);
   EXPECT_EQ(made.value().huge_pages, plain.huge_pages);
+  EXPECT_EQ(made.value().prefault, plain.prefault);
+  EXPECT_EQ(made.value().source.expected, plain.source.expected);
 }
 
 }  // namespace

@@ -1,0 +1,225 @@
+#include "tools/stickyctl/template_report.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/text.h"
+#include "tools/stickyctl/render_text.h"
+
+namespace sticky::stickyctl {
+namespace {
+
+using FieldList = std::vector<std::pair<std::string, std::string>>;
+
+std::string Number(std::uint64_t value) {
+  return Format("%llu", static_cast<unsigned long long>(value));
+}
+
+template <typename T>
+Json HexOrNull(const std::optional<T>& digest) {
+  return digest ? Json(ToHex(*digest)) : Json(nullptr);
+}
+
+// --- JSON ---------------------------------------------------------------------------------------
+
+Json PolicyJson(const Policy& policy) {
+  Json labels = Json::object();
+  for (const Label& label : policy.labels) labels[label.key] = label.value;
+  return Json{{"pin", policy.pin},
+              {"idle_ms", policy.idle_ms},
+              {"ttl_ms", policy.ttl_ms},
+              {"priority", policy.priority},
+              {"access", Json{{"mode", Name(policy.access.mode)},
+                              {"users", policy.access.users},
+                              {"groups", policy.access.groups}}},
+              {"labels", std::move(labels)},
+              {"lease_count_max", policy.lease_count_max}};
+}
+
+Json TemplateJson(const TemplateReport& report) {
+  const config::Template& made = report.made;
+  return Json{{"path", report.path},
+              {"name", made.name},
+              {"template_digest", ToHex(report.template_digest)},
+              {"device", made.device},
+              {"dtype", Name(made.dtype)},
+              {"auto_dtype", report.auto_dtype ? Json(Name(*report.auto_dtype)) : Json(nullptr)},
+              {"huge_pages", made.huge_pages},
+              {"prefault", made.prefault},
+              {"build", Name(made.build)},
+              {"policy", PolicyJson(made.policy)}};
+}
+
+Json FilesJson(const std::vector<CheckedFile>& files) {
+  Json list = Json::array();
+  for (const CheckedFile& file : files) {
+    const char* const from = file.sha256_was_read ? "read" : "blob_name";
+    list.push_back(Json{{"name", file.name},
+                        {"role", file.role},
+                        {"size_bytes", file.size_bytes},
+                        {"expected_sha256", HexOrNull(file.expected_sha256)},
+                        {"sha256", HexOrNull(file.sha256)},
+                        {"sha256_from", file.sha256 ? Json(from) : Json(nullptr)}});
+  }
+  return list;
+}
+
+Json SharesJson(const std::vector<DtypeShare>& shares) {
+  Json list = Json::array();
+  for (const DtypeShare& share : shares) {
+    list.push_back(Json{{"dtype", share.dtype},
+                        {"tensor_count", share.tensor_count},
+                        {"size_bytes", share.size_bytes}});
+  }
+  return list;
+}
+
+Json ModelJson(const ModelLook& model) {
+  const bool is_language_model = !model.architecture.empty();
+  return Json{{"format", model.format},
+              {"architecture", is_language_model ? Json(model.architecture) : Json(nullptr)},
+              {"context_length", is_language_model ? Json(model.context_length) : Json(nullptr)},
+              {"tensor_count", model.tensor_count},
+              {"stored", SharesJson(model.stored)},
+              {"arena", SharesJson(model.arena)},
+              {"arena_bytes", model.arena_bytes},
+              {"notes", model.notes}};
+}
+
+// --- text ---------------------------------------------------------------------------------------
+
+std::string Joined(const std::vector<std::uint32_t>& ids) {
+  std::string text;
+  for (const std::uint32_t id : ids) text += (text.empty() ? "" : ", ") + Number(id);
+  return text;
+}
+
+std::string AccessText(const Access& access) {
+  std::string text = Name(access.mode);
+  if (!access.users.empty()) text += "; users " + Joined(access.users);
+  if (!access.groups.empty()) text += "; groups " + Joined(access.groups);
+  return text;
+}
+
+std::string LifetimeText(const Policy& policy) {
+  std::string text = policy.pin ? "pinned" : "not pinned";
+  if (policy.idle_ms > 0) text += ", idle " + Duration(policy.idle_ms);
+  if (policy.ttl_ms > 0) text += ", ttl " + Duration(policy.ttl_ms);
+  return text;
+}
+
+std::string DtypeText(const TemplateReport& report) {
+  const std::string dtype = Name(report.made.dtype);
+  return report.auto_dtype ? dtype + ": " + Name(*report.auto_dtype) + " here" : dtype;
+}
+
+FieldList PolicyFields(const config::Template& made) {
+  const Policy& policy = made.policy;
+  FieldList fields = {{"lifetime", LifetimeText(policy)},
+                      {"priority", Format("%d", policy.priority)},
+                      {"access", AccessText(policy.access)},
+                      {"build", Name(made.build)}};
+  if (policy.lease_count_max > 0) fields.emplace_back("max leases", Number(policy.lease_count_max));
+  for (const Label& label : policy.labels) {
+    fields.emplace_back("label", Printable(label.key) + ": " + Printable(label.value));
+  }
+  return fields;
+}
+
+std::string FitsText(const TemplateReport& report) {
+  if (!report.budget) {
+    return "unknown: " + Printable(report.no_budget) +
+           "; what this node's budget would be is not known without a daemon";
+  }
+  const auto [budget_bytes, used_bytes] = *report.budget;
+  const std::uint64_t free_bytes = budget_bytes - std::min(used_bytes, budget_bytes);
+  if (report.needed_bytes > budget_bytes) return "no: the budget is " + ByteCount(budget_bytes);
+  const std::string free =
+      ByteCount(free_bytes) + " of the budget of " + ByteCount(budget_bytes) + " are free";
+  return report.needed_bytes <= free_bytes ? "yes: " + free : "not now: only " + free;
+}
+
+std::string Sha256Text(const CheckedFile& file) {
+  if (!file.sha256) return file.expected_sha256 ? "expected, not read: --sha256 reads it" : "-";
+  const char* const from = file.sha256_was_read ? "" : " (by its name in the hub's cache)";
+  return ToHex(*file.sha256) + (file.expected_sha256 ? ", as expected" : "") + from;
+}
+
+std::string FilesText(const std::vector<CheckedFile>& files) {
+  std::vector<std::vector<std::string>> rows;
+  for (const CheckedFile& file : files) {
+    rows.push_back({Printable(file.name), file.role, Number(file.size_bytes), Sha256Text(file)});
+  }
+  return Table({"FILE", "ROLE", ">BYTES", "SHA-256"}, rows);
+}
+
+std::string SharesText(const ModelLook& model) {
+  std::vector<std::vector<std::string>> rows;
+  const auto add = [&rows](const char* where, const std::vector<DtypeShare>& shares) {
+    for (const DtypeShare& share : shares) {
+      rows.push_back({where, share.dtype, Number(share.tensor_count), Number(share.size_bytes)});
+    }
+  };
+  add("files", model.stored);
+  add("state", model.arena);
+  return Table({"IN", "DTYPE", ">TENSORS", ">BYTES"}, rows);
+}
+
+std::string ModelText(const ModelLook& model) {
+  if (model.architecture.empty()) return model.format + ", no language model: tensors as they are";
+  return model.format + ", " + Printable(model.architecture) +
+         Format(", context of %d positions", model.context_length);
+}
+
+}  // namespace
+
+std::optional<bool> TemplateReport::Fits() const {
+  if (!budget) return std::nullopt;
+  return needed_bytes <= budget->budget_bytes;
+}
+
+Json ReportJson(const TemplateReport& report) {
+  const std::optional<bool> fits = report.Fits();
+  Json document = Document();
+  document["template"] = TemplateJson(report);
+  document["source"] = Json{{"kind", Name(report.made.source.kind)},
+                            {"text", report.source},
+                            {"expected_digest", HexOrNull(report.made.source.expected.digest)}};
+  document["files"] = FilesJson(report.files);
+  document["model"] = report.model ? ModelJson(*report.model) : Json(nullptr);
+  document["needed_bytes"] = report.needed_bytes;
+  document["fits"] = fits ? Json(*fits) : Json(nullptr);
+  document["budget_bytes"] = report.budget ? Json(report.budget->budget_bytes) : Json(nullptr);
+  document["used_bytes"] = report.budget ? Json(report.budget->used_bytes) : Json(nullptr);
+  document["no_budget"] = report.budget ? Json(nullptr) : Json(report.no_budget);
+  return document;
+}
+
+std::string ReportText(const TemplateReport& report) {
+  const config::Template& made = report.made;
+  FieldList fields = {{"template", Printable(report.path) + ": is right"},
+                      {"name", made.name},
+                      {"source", Printable(report.source)}};
+  if (report.model) {
+    fields.emplace_back("model", ModelText(*report.model));
+    fields.emplace_back("dtype", DtypeText(report));
+    fields.emplace_back("tensors", Number(report.model->tensor_count));
+  } else {
+    fields.emplace_back("kept whole", Format("%zu files", report.files.size()));
+  }
+  fields.emplace_back(
+      "memory", ByteCount(report.needed_bytes) + " (" + Number(report.needed_bytes) + " bytes)");
+  fields.emplace_back("fits", FitsText(report));
+  for (auto& field : PolicyFields(made)) fields.push_back(std::move(field));
+  fields.emplace_back("template digest", ToHex(report.template_digest));
+  if (made.source.expected.digest) {
+    fields.emplace_back("expected digest", ToHex(*made.source.expected.digest));
+  }
+  std::string text = Fields(fields) + "\n" + FilesText(report.files);
+  if (!report.model) return text;
+  text += "\n" + SharesText(*report.model);
+  for (const std::string& note : report.model->notes) text += "note: " + Printable(note) + "\n";
+  return text;
+}
+
+}  // namespace sticky::stickyctl

@@ -15,6 +15,7 @@ constexpr std::uint32_t kConnectionsMost = 1u << 20;
 constexpr std::uint32_t kLeasesMost = 1u << 20;
 constexpr std::uint32_t kStatesMost = 4096;
 constexpr std::uint32_t kLoadsMost = 64;
+constexpr std::uint32_t kUserLoadsMost = 128;  // those that wait, too
 constexpr std::uint32_t kQueueMost = 4096;
 constexpr std::uint32_t kEventsLeast = 64;
 constexpr std::uint32_t kEventsMost = 1'000'000;
@@ -40,7 +41,7 @@ Status ReadUserLimits(const YamlMapping& limits, UserLimits& out) {
   STICKY_ASSIGN(const YamlMapping per_user, limits.Mapping("per_user"));
   STICKY_TRY(per_user.OnlyKeys({"connections", "loads", "memory", "leases"}));
   STICKY_TRY(Take(per_user, "connections", kConnectionsMost, out.connection_count_max));
-  STICKY_TRY(Take(per_user, "loads", kLoadsMost, out.load_count_max));
+  STICKY_TRY(Take(per_user, "loads", kUserLoadsMost, out.load_count_max));
   STICKY_ASSIGN(out.memory_bytes_max, per_user.Bytes("memory", kMemoryBytesMin));
   return Take(per_user, "leases", kLeasesMost, out.lease_count_max);
 }

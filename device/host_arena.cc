@@ -120,15 +120,6 @@ Status HostArena::Prefault() {
 }
 
 Status HostArena::Seal() {
-  struct stat status {};
-  if (::fstat(fd_.get(), &status) != 0) return ErrnoError("seal an arena: examine it", errno);
-  constexpr std::uint64_t kStatBlockBytes = 512;  // stat(2): st_blocks is in units of 512 bytes
-  const std::uint64_t present = static_cast<std::uint64_t>(status.st_blocks) * kStatBlockBytes;
-  if (present < size_bytes_) {
-    return Error{Code::kCorrupt, Format("seal an arena: only %llu of %llu bytes are present",
-                                        static_cast<unsigned long long>(present),
-                                        static_cast<unsigned long long>(size_bytes_))};
-  }
   if (::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SEAL) != 0) {
     if (errno == EBUSY) {
       return Error{Code::kUnavailable, "seal an arena: a writable mapping of it is still alive",
@@ -137,17 +128,30 @@ Status HostArena::Seal() {
     return ErrnoError("seal an arena", errno);
   }
   sealed_ = true;
-  return Ok{};
+  // Only now can nobody punch holes any more.
+  struct stat status {};
+  if (::fstat(fd_.get(), &status) != 0) return ErrnoError("seal an arena: examine it", errno);
+  constexpr std::uint64_t kStatBlockBytes = 512;  // stat(2): st_blocks is in units of 512 bytes
+  const std::uint64_t present = static_cast<std::uint64_t>(status.st_blocks) * kStatBlockBytes;
+  if (present >= size_bytes_) return Ok{};
+  return Error{Code::kCorrupt, Format("seal an arena: only %llu of %llu bytes are present",
+                                      static_cast<unsigned long long>(present),
+                                      static_cast<unsigned long long>(size_bytes_))};
 }
 
-Result<UniqueFd> HostArena::Lend() const {
+Result<UniqueFd> HostArena::Lend() const { return Reopen(O_RDONLY); }
+
+Result<UniqueFd> HostArena::LendWritable() const { return Reopen(O_RDWR); }
+
+// A new description with the lease's lock on it.
+Result<UniqueFd> HostArena::Reopen(int flags) const {
   const std::string path = Format("/proc/self/fd/%d", fd_.get());
-  UniqueFd lent(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  UniqueFd lent(::open(path.c_str(), flags | O_CLOEXEC));
   if (!lent.valid() && errno == EACCES) {  // a borrower of our own uid may have changed the mode
     static_cast<void>(::fchmod(fd_.get(), S_IRUSR | S_IWUSR));
-    lent.Reset(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    lent.Reset(::open(path.c_str(), flags | O_CLOEXEC));
   }
-  if (!lent.valid()) return ErrnoError("reopen an arena for reading", errno);
+  if (!lent.valid()) return ErrnoError("reopen an arena", errno);
   struct flock lock = WholeFile(F_RDLCK);
   if (::fcntl(lent.get(), F_OFD_SETLK, &lock) != 0) {
     return ErrnoError("take the lease lock of an arena", errno);

@@ -51,7 +51,8 @@ class HostArena {
   Status Prefault();
 
   // Seals against writing and further seals. Errors: kUnavailable (EBUSY) while a writable mapping
-  // lives anywhere; kCorrupt when pages are missing (holes would be charged to readers).
+  // lives anywhere: nothing has changed then; kCorrupt when pages are missing (holes would be
+  // charged to readers), kPermissionDenied when somebody else has sealed it: it is of no use then.
   Status Seal();
   bool sealed() const { return sealed_; }
 
@@ -59,11 +60,16 @@ class HostArena {
   // Errors: kOutOfMemory when descriptors have run out. Cost: about a microsecond.
   Result<UniqueFd> Lend() const;
 
+  // As Lend, but writable and of an arena that is not sealed yet: for a builder. Whoever has it may
+  // write, and punch holes, until Seal().
+  Result<UniqueFd> LendWritable() const;
+
   // Whether any lent description is still held open or mapped, by whomever.
   Result<bool> HasBorrowers() const;
 
  private:
   HostArena(UniqueFd fd, std::uint64_t size_bytes, PageKind page_kind);
+  Result<UniqueFd> Reopen(int flags) const;
   UniqueFd fd_;
   std::uint64_t size_bytes_ = 0;
   PageKind page_kind_ = PageKind::kSmall;

@@ -109,6 +109,8 @@ struct StateInfo {
   std::uint32_t queue_place = 0;
   std::uint64_t wanted_bytes = 0;
   bool closed = false;
+  std::string base = {};
+  std::string builder = {};
   bool operator==(const StateInfo&) const = default;
 };
 
@@ -162,6 +164,26 @@ struct EvictRequest {
   std::string state;
   std::uint32_t wait_ms = 0;
   bool operator==(const EvictRequest&) const = default;
+};
+struct BuildRequest {
+  std::string state;
+  Policy policy = {};
+  Placement placement = Placement::kJoin;
+  std::optional<Digest> template_digest = {};
+  std::string source = {};
+  std::optional<std::string> base = {};
+  std::string builder = {};
+  std::uint32_t deadline_ms = 0;
+  bool operator==(const BuildRequest&) const = default;
+};
+struct BuildArenaRequest {
+  std::uint64_t size_bytes = 0;
+  std::uint32_t wait_ms = 0;
+  bool operator==(const BuildArenaRequest&) const = default;
+};
+struct BuildCommitRequest {
+  std::uint32_t wait_ms = 0;
+  bool operator==(const BuildCommitRequest&) const = default;
 };
 struct DrainRequest {
   std::optional<std::string> state;
@@ -244,6 +266,16 @@ struct EvictReply {
   std::vector<LeaseInfo> leases;
   bool operator==(const EvictReply&) const = default;
 };
+struct BuildReply {
+  StateInfo state;
+  std::optional<Digest> base_digest = {};
+  bool operator==(const BuildReply&) const = default;
+};
+struct BuildArenaReply {
+  std::uint32_t arena = 0;
+  std::uint64_t size_bytes = 0;
+  bool operator==(const BuildArenaReply&) const = default;
+};
 struct DrainReply {
   bool empty = false;  // no lease is left; else `leases` says which are
   std::vector<LeaseInfo> leases;
@@ -298,11 +330,25 @@ struct FillReply {
   bool operator==(const FillReply&) const = default;
 };
 
-using Body = std::variant<Failure, AttachRequest, LoadRequest, FilesPart, ListRequest, ShowRequest,
-                          StatusRequest, LeasesRequest, EvictRequest, AttachReply, LoadProgress,
-                          LoadReply, ListReply, ShowReply, StatusReply, LeasesReply, EvictReply,
-                          Blob, PlanRequest, PlanReply, FillRequest, FillProgress, FillReply,
-                          DrainRequest, EventsRequest, DrainReply, EventsReply>;
+struct PrefaultRequest {
+  std::uint64_t arena_bytes = 0;
+  bool operator==(const PrefaultRequest&) const = default;
+};
+struct PrefaultReply {
+  bool operator==(const PrefaultReply&) const = default;
+};
+struct DigestRequest {
+  std::vector<std::uint64_t> arena_bytes;
+  bool operator==(const DigestRequest&) const = default;
+};
+
+using Body =
+    std::variant<Failure, AttachRequest, LoadRequest, FilesPart, ListRequest, ShowRequest,
+                 StatusRequest, LeasesRequest, EvictRequest, AttachReply, LoadProgress, LoadReply,
+                 ListReply, ShowReply, StatusReply, LeasesReply, EvictReply, Blob, PlanRequest,
+                 PlanReply, FillRequest, FillProgress, FillReply, DrainRequest, EventsRequest,
+                 DrainReply, EventsReply, BuildRequest, BuildArenaRequest, BuildCommitRequest,
+                 BuildReply, BuildArenaReply, PrefaultRequest, PrefaultReply, DigestRequest>;
 
 struct Message {
   std::uint32_t request_id = 0;

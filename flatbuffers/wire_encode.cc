@@ -56,6 +56,48 @@ Offset<fb::DrainRequest> Pack(Builder& builder, const DrainRequest& request) {
   return fb::CreateDrainRequest(builder, state, request.resume, request.wait_ms);
 }
 
+Offset<fb::BuildRequest> Pack(Builder& builder, const BuildRequest& request) {
+  const TextOffset state = PackText(builder, request.state);
+  const Offset<fb::Policy> policy = Pack(builder, request.policy);
+  const BytesOffset template_digest = PackDigest(builder, request.template_digest);
+  const TextOffset source = PackText(builder, request.source);
+  TextOffset base;
+  if (request.base) base = PackText(builder, *request.base);
+  const TextOffset built_by = PackText(builder, request.builder);
+  return fb::CreateBuildRequest(builder, state, policy,
+                                static_cast<fb::Placement>(request.placement), template_digest,
+                                source, base, built_by, request.deadline_ms);
+}
+
+Offset<fb::BuildArenaRequest> Pack(Builder& builder, const BuildArenaRequest& request) {
+  return fb::CreateBuildArenaRequest(builder, request.size_bytes, request.wait_ms);
+}
+
+Offset<fb::BuildCommitRequest> Pack(Builder& builder, const BuildCommitRequest& request) {
+  return fb::CreateBuildCommitRequest(builder, request.wait_ms);
+}
+
+Offset<fb::BuildReply> Pack(Builder& builder, const BuildReply& reply) {
+  const auto state = Pack(builder, reply.state);
+  return fb::CreateBuildReply(builder, state, PackDigest(builder, reply.base_digest));
+}
+
+Offset<fb::BuildArenaReply> Pack(Builder& builder, const BuildArenaReply& reply) {
+  return fb::CreateBuildArenaReply(builder, reply.arena, reply.size_bytes);
+}
+
+Offset<fb::PrefaultRequest> Pack(Builder& builder, const PrefaultRequest& request) {
+  return fb::CreatePrefaultRequest(builder, request.arena_bytes);
+}
+
+Offset<fb::PrefaultReply> Pack(Builder& builder, const PrefaultReply&) {
+  return fb::CreatePrefaultReply(builder);
+}
+
+Offset<fb::DigestRequest> Pack(Builder& builder, const DigestRequest& request) {
+  return fb::CreateDigestRequest(builder, builder.CreateVector(request.arena_bytes));
+}
+
 Offset<fb::EventsRequest> Pack(Builder& builder, const EventsRequest& request) {
   return fb::CreateEventsRequest(builder, request.after, request.wait_ms);
 }

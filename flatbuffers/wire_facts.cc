@@ -89,6 +89,8 @@ Offset<fb::StateInfo> Pack(Builder& builder, const StateInfo& info) {
   const BytesOffset content_digest = PackDigest(builder, info.content_digest);
   const BytesOffset template_digest = PackDigest(builder, info.template_digest);
   const Offset<fb::Policy> policy = Pack(builder, info.policy);
+  const TextOffset base = PackText(builder, info.base);
+  const TextOffset built_by = PackText(builder, info.builder);
   Offset<fb::Failure> failure;
   if (info.failure.has_value()) failure = Pack(builder, *info.failure);
 
@@ -117,6 +119,8 @@ Offset<fb::StateInfo> Pack(Builder& builder, const StateInfo& info) {
   table.add_queue_place(info.queue_place);
   table.add_wanted_bytes(info.wanted_bytes);
   table.add_closed(info.closed);
+  table.add_base(base);
+  table.add_builder(built_by);
   return table.Finish();
 }
 
@@ -174,6 +178,8 @@ Result<StateInfo> Unpack(const fb::StateInfo& table) {
   out.queue_place = table.queue_place();
   STICKY_TRY(ReadArenaBytes(table.wanted_bytes(), out.wanted_bytes));
   out.closed = table.closed();
+  STICKY_TRY(ReadText(table.base(), "base", out.base));
+  STICKY_TRY(ReadText(table.builder(), "builder", out.builder));
   return out;
 }
 

@@ -190,6 +190,10 @@ Result<const fb::Manifest*> CheckManifest(std::span<const std::uint8_t> bytes) {
   if (View(manifest.device()).size() > kTextBytesMax) return Corrupt("its device is too long");
   STICKY_TRY(CheckDigest(manifest.content_digest(), "content_digest"));
   STICKY_TRY(CheckDigest(manifest.template_digest(), "template_digest"));
+  STICKY_TRY(CheckDigest(manifest.base_digest(), "base_digest"));
+  for (const Text* text : {manifest.base(), manifest.builder(), manifest.cpu()}) {
+    if (View(text).size() > kTextBytesMax) return Corrupt("base, builder or cpu is too long");
+  }
   STICKY_TRY(CheckArenas(manifest));
   STICKY_TRY(CheckEntries(manifest, "tensor", manifest.tensors(), kTensorCountMax));
   STICKY_TRY(CheckEntries(manifest, "asset", manifest.assets(), kAssetCountMax));
@@ -288,6 +292,10 @@ std::vector<std::uint8_t> EncodeManifest(const Manifest& manifest) {
     packed_sources.push_back(Pack(builder, source));
   }
   const auto sources = builder.CreateVector(packed_sources);
+  const auto base = builder.CreateString(manifest.base);
+  const auto base_digest = PackDigest(builder, manifest.base_digest);
+  const auto built_by = builder.CreateString(manifest.builder);
+  const auto cpu = builder.CreateString(manifest.cpu);
 
   fb::ManifestBuilder table(builder);
   table.add_layout_version(kManifestLayoutVersion);
@@ -302,6 +310,10 @@ std::vector<std::uint8_t> EncodeManifest(const Manifest& manifest) {
   table.add_daemon_nonce(manifest.daemon_nonce);
   table.add_notes(notes);
   table.add_sources(sources);
+  table.add_base(base);
+  table.add_base_digest(base_digest);
+  table.add_builder(built_by);
+  table.add_cpu(cpu);
   fb::FinishSizePrefixedManifestBuffer(builder, table.Finish());
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
 }
@@ -337,6 +349,10 @@ Result<Manifest> DecodeManifest(std::span<const std::uint8_t> bytes) {
     const SourceRef ref = view.source(i);
     out.sources.push_back({std::string(ref.name), ref.size_bytes, ref.modified_ns});
   }
+  out.base = view.base();
+  out.base_digest = view.base_digest();
+  out.builder = view.builder();
+  out.cpu = view.cpu();
   return out;
 }
 
@@ -398,6 +414,13 @@ std::string_view ManifestView::note(std::uint32_t index) const {
   STICKY_CHECK(index < note_count());
   return View(Root(root_).notes()->Get(index));
 }
+
+std::string_view ManifestView::base() const { return View(Root(root_).base()); }
+std::optional<Digest> ManifestView::base_digest() const {
+  return ReadDigest(Root(root_).base_digest());
+}
+std::string_view ManifestView::builder() const { return View(Root(root_).builder()); }
+std::string_view ManifestView::cpu() const { return View(Root(root_).cpu()); }
 
 std::uint32_t ManifestView::source_count() const {
   const auto* sources = Root(root_).sources();

@@ -67,6 +67,10 @@ struct Manifest {
   std::uint64_t daemon_nonce = 0;
   std::vector<std::string> notes;
   std::vector<ManifestSource> sources;
+  std::string base = {};  // of a derived state; see wire_manifest.fbs
+  std::optional<Digest> base_digest = {};
+  std::string builder = {};
+  std::string cpu = {};
   bool operator==(const Manifest&) const = default;
 };
 
@@ -128,6 +132,11 @@ class ManifestView {
   std::uint32_t note_count() const;
   std::string_view note(std::uint32_t index) const;
 
+  // Of a derived state, and of one that a builder made; empty otherwise. Untrusted text.
+  std::string_view base() const;
+  std::optional<Digest> base_digest() const;
+  std::string_view builder() const;
+  std::string_view cpu() const;
   std::uint32_t source_count() const;  // 0 when an older loader wrote it
   SourceRef source(std::uint32_t index) const;
 

@@ -50,6 +50,7 @@ struct Limits {
   std::int64_t plan_ns = 60'000'000'000;
   std::int64_t fill_stall_ns = 60'000'000'000;
   std::int64_t failed_kept_ns = 600'000'000'000;
+  std::int64_t build_ns = 3600ll * 1'000'000'000;  // from the begin of a build to its commit
   std::int64_t room_ns =
       30'000'000'000;  // for evicted memory to come, when nobody waits for a load
   std::int64_t progress_ns = 100'000'000;  // least time between two LoadProgress to one waiter
@@ -64,8 +65,9 @@ struct BundleId {
 
 enum class Attachment : std::int8_t {
   kNone = 0,
-  kManifest,  // the state's manifest
-  kState,     // the manifest and a freshly lent description of each arena
+  kManifest,    // the state's manifest
+  kState,       // the manifest and a freshly lent description of each arena
+  kBuildArena,  // of a BuildArenaReply: that arena, writable
 };
 
 struct Send {
@@ -96,6 +98,19 @@ struct Publish {  // write the manifest, seal; reports Published or LoaderFailed
   std::uint64_t daemon_nonce = 0;
   Digest content_digest;
   Digest template_digest;
+  std::string built_by;   // of a state that a builder made
+  std::string base_name;  // of a derived state
+  std::optional<Digest> base_digest = {};
+};
+// For a builder; the outside makes its pages present and reports BuildArenaMade or LoaderFailed.
+struct MakeBuildArena {
+  StateId state;
+  std::uint64_t arena_bytes = 0;
+};
+// Seals the arenas of a build and has them digested; reports BuildNotSealed, Filled or
+// LoaderFailed.
+struct CommitBuild {
+  StateId state;
 };
 struct KillLoader {
   StateId state;
@@ -112,8 +127,8 @@ struct Log {
   std::string text;  // safe to print
 };
 
-using Action = std::variant<Send, DropBundle, StartLoader, AllocateArena, Publish, KillLoader,
-                            FreeArena, AskBorrowers, Log>;
+using Action = std::variant<Send, DropBundle, StartLoader, AllocateArena, Publish, MakeBuildArena,
+                            CommitBuild, KillLoader, FreeArena, AskBorrowers, Log>;
 
 }  // namespace sticky::daemon
 

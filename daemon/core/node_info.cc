@@ -121,6 +121,8 @@ wire::StateInfo NodeState::Info(const State& state, std::int64_t now_ns) const {
   info.queue_place = QueuePlace(state.id);
   info.wanted_bytes = state.wanted_bytes;
   info.closed = state.closed;
+  info.base = state.base_name;
+  info.builder = state.built_by;
   return info;
 }
 

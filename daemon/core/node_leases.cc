@@ -104,7 +104,7 @@ void NodeState::GrantAttach(ConnectionId connection, std::uint32_t request_id, S
   if (request.hold) state.holders_to_be.erase(connection);
   ++attach_total_;
   Note(EventKind::kAttach, &state, &peer, request.hold ? "hold" : "", now_ns);
-  const wire::AttachReply reply{lease.value().value, state.epoch, {state.arena_bytes}};
+  const wire::AttachReply reply{lease.value().value, state.epoch, state.arenas};
   actions_.emplace_back(
       Send{connection, {request_id, reply}, Attachment::kState, state.id, lease.value()});
 }
@@ -216,7 +216,7 @@ void NodeState::Release(StateId id, std::int64_t now_ns) {
   if (state->phase == StatePhase::kReady && state->kept_by_holds && !state->policy.pin && !held) {
     return Drain(*state, "its last hold has ended", nullptr, now_ns);
   }
-  if (state->phase != StatePhase::kDraining || leased) return;
+  if (state->phase != StatePhase::kDraining || leased || HasDerived(id)) return;
   state->phase = StatePhase::kClosing;
   state->looked_ns = now_ns;
   actions_.emplace_back(AskBorrowers{id});
@@ -225,7 +225,7 @@ void NodeState::Release(StateId id, std::int64_t now_ns) {
 NodeState::Actions NodeState::Borrowers(StateId id, bool any, std::int64_t now_ns) {
   State* const state = FindById(id);
   if (state == nullptr || state->phase != StatePhase::kClosing) return Settle(now_ns);
-  if (any) {
+  if (any || (state->builder && loaders_.contains(id))) {
     ExpireWaiters(now_ns);
     return Settle(now_ns);
   }
@@ -235,7 +235,9 @@ NodeState::Actions NodeState::Borrowers(StateId id, bool any, std::int64_t now_n
   Note(EventKind::kGone, state, nullptr, ByteCount(state->arena_bytes), now_ns);
   actions_.emplace_back(FreeArena{id});
   AnswerWaiters(id, now_ns);
+  const std::optional<StateId> base = state->base;
   Forget(id);
+  if (base) Release(*base, now_ns);
   return Settle(now_ns);
 }
 

@@ -99,8 +99,7 @@ void NodeState::JoinLoad(ConnectionId connection, std::uint32_t request_id, Stat
                    .joined = true});
 }
 
-Status NodeState::MayStartLoad(const Peer& peer, const wire::LoadRequest& request) const {
-  const std::string doing = "load '" + request.state + "'";
+Status NodeState::MayAddState(const Peer& peer, const std::string& doing) const {
   // A killed loader ends at once, unless the file system that it reads from hangs.
   constexpr int kStuckLoadersMax = 16;
   const auto stuck = std::count_if(loaders_.begin(), loaders_.end(), [this](StateId id) {
@@ -124,6 +123,16 @@ Status NodeState::MayStartLoad(const Peer& peer, const wire::LoadRequest& reques
                                             "(limits.per_user.loads); try again when one has ended",
                                             doing.c_str(), peer.uid, own_loads)};
   }
+  if (live >= limits_.state_count_max) {
+    return Error{Code::kOutOfMemory,
+                 Format("%s: %u states exist, the limit (limits.states); evict one first",
+                        doing.c_str(), limits_.state_count_max)};
+  }
+  return Ok{};
+}
+
+Status NodeState::MayTakeTurn(const wire::LoadRequest& request) const {
+  const std::string doing = "load '" + request.state + "'";
   const bool must_wait = RunningLoads() >= limits_.load_count_max;
   if (must_wait && request.wait_ms > 0 && queue_.size() >= limits_.queue_count_max) {
     return Error{Code::kUnavailable, Format("%s: %zu loads wait already, the limit (limits.queue)",
@@ -134,35 +143,49 @@ Status NodeState::MayStartLoad(const Peer& peer, const wire::LoadRequest& reques
                                             "wait for a turn with --wait, or try again later",
                                             doing.c_str(), limits_.load_count_max)};
   }
-  if (live >= limits_.state_count_max) {
-    return Error{Code::kOutOfMemory,
-                 Format("%s: %u states exist, the limit (limits.states); evict one first",
-                        doing.c_str(), limits_.state_count_max)};
-  }
   return Ok{};
 }
 
-void NodeState::StartLoad(ConnectionId connection, std::uint32_t request_id,
-                          const wire::LoadRequest& request, BundleId bundle, std::int64_t now_ns) {
-  const Peer& peer = PeerOf(connection);
-  if (const Status may = MayStartLoad(peer, request); !may.ok()) {
-    Refuse(connection, request_id, may.error());
-    actions_.emplace_back(DropBundle{bundle});
-    return;
-  }
-  State* const earlier = FindToLoad(request.state);
-  if (State* const newest = FindNewest(request.state);
+State& NodeState::AddState(const Peer& peer, const std::string& name, const Policy& policy,
+                           std::int64_t now_ns) {
+  if (State* const newest = FindNewest(name);
       newest != nullptr && newest->phase == StatePhase::kFailed) {
     Forget(newest->id);
   }
   const StateId id{next_state_++};
   State& state = states_[id];
   state.id = id;
-  state.name = request.state;
+  state.name = name;
   state.epoch = next_epoch_++;
   state.uid = peer.uid;
   state.gid = peer.gid;
-  state.policy = request.policy;
+  state.policy = policy;
+  state.asked_ns = state.moved_ns = now_ns;
+  return state;
+}
+
+void NodeState::Succeed(State& state, State* earlier, Placement placement, const Peer& by,
+                        std::int64_t now_ns) {
+  if (earlier == nullptr) return;
+  if (placement == Placement::kReplace) state.replaces = earlier->id;
+  if (placement != Placement::kInPlace) return;
+  state.follows = earlier->id;
+  Drain(*earlier, "it is replaced in place", &by, now_ns);
+}
+
+void NodeState::StartLoad(ConnectionId connection, std::uint32_t request_id,
+                          const wire::LoadRequest& request, BundleId bundle, std::int64_t now_ns) {
+  const Peer& peer = PeerOf(connection);
+  Status may = MayAddState(peer, "load '" + request.state + "'");
+  if (may.ok()) may = MayTakeTurn(request);
+  if (!may.ok()) {
+    Refuse(connection, request_id, may.error());
+    actions_.emplace_back(DropBundle{bundle});
+    return;
+  }
+  State* const earlier = FindToLoad(request.state);
+  State& state = AddState(peer, request.state, request.policy, now_ns);
+  const StateId id = state.id;
   state.template_digest = request.template_digest;
   state.source = request.source;
   state.dtype = request.dtype;
@@ -172,18 +195,13 @@ void NodeState::StartLoad(ConnectionId connection, std::uint32_t request_id,
   state.kept_by_holds = request.hold;
   if (request.hold) state.holders_to_be.insert(connection);
   state.cancelled_when_unwanted = request.wait_ms != 0;
-  state.asked_ns = state.moved_ns = now_ns;
   state.bundle = bundle;
   queue_.insert(id);
   LogLine(Log::Level::kInfo,
           Format("load '%s' (epoch %llu) for user %u from '%s'", state.name.c_str(),
                  Ull(state.epoch), state.uid, Escape(state.source).c_str()));
   Note(EventKind::kLoad, &state, &peer, state.source, now_ns);
-  if (earlier != nullptr && request.placement == Placement::kReplace) state.replaces = earlier->id;
-  if (earlier != nullptr && request.placement == Placement::kInPlace) {
-    state.follows = earlier->id;
-    Drain(*earlier, "it is replaced in place", &peer, now_ns);
-  }
+  Succeed(state, earlier, request.placement, peer, now_ns);
   ServeQueue(now_ns);
   if (request.wait_ms == 0) {
     return Reply(connection, request_id, wire::LoadReply{Info(state, now_ns), /*joined=*/false});
@@ -270,8 +288,9 @@ NodeState::Actions NodeState::Filled(StateId id, const Digest& content_digest,
     const bool joined = huge_bytes > 0 && huge_bytes >= state->arena_bytes / 2;
     state->huge_pages = joined ? "thp" : "none";
   }
-  actions_.emplace_back(
-      Publish{id, state->name, state->epoch, facts_.nonce, content_digest, state->template_digest});
+  actions_.emplace_back(Publish{id, state->name, state->epoch, facts_.nonce, content_digest,
+                                state->template_digest, state->built_by, state->base_name,
+                                state->base_digest});
   return Settle(now_ns);
 }
 
@@ -279,6 +298,8 @@ NodeState::Actions NodeState::Published(StateId id, std::int64_t now_ns) {
   State* const state = FindById(id);
   if (state == nullptr || state->phase != StatePhase::kFilling) return Settle(now_ns);
   state->phase = StatePhase::kReady;
+  state->builder.reset();
+  state->is_helped = false;
   state->ended_ns = state->used_ns = now_ns;
   const std::string made = Format("%s in %.2f s, digest %s", ByteCount(state->arena_bytes).c_str(),
                                   static_cast<double>(now_ns - state->asked_ns) / 1e9,
@@ -316,18 +337,28 @@ void NodeState::FailLoad(State& state, const Error& error, std::int64_t now_ns) 
   state.ended_ns = now_ns;
   queue_.erase(id);
   if (state.bundle) actions_.emplace_back(DropBundle{*std::exchange(state.bundle, std::nullopt)});
-  // Its loader may be filling the arena right now: the memory is free when that process is gone.
-  if (state.arena_bytes > 0) dying_bytes_[id] = state.arena_bytes;
-  state.arena_bytes = 0;
+  // A builder may go on mapping what it was given: then the memory is free when it lets go. A
+  // loader may be filling the arena right now: then it is when that process is gone.
+  const bool builder_may_map = state.builder.has_value() && state.arena_bytes > 0;
+  if (state.arena_bytes > 0 && !builder_may_map) {
+    dying_bytes_[id] = std::exchange(state.arena_bytes, 0);
+  }
   state.wanted_bytes = 0;
+  if (const auto base = std::exchange(state.base, std::nullopt)) Release(*base, now_ns);
   state.holders_to_be.clear();
   state.content_digest.reset();
   LogLine(Log::Level::kWarning, Format("load '%s' (epoch %llu) failed: %s", name.c_str(),
                                        Ull(state.epoch), Printable(error.message).c_str()));
   Note(EventKind::kLoadFailed, &state, nullptr, error.message, now_ns);
   actions_.emplace_back(KillLoader{id});
-  actions_.emplace_back(FreeArena{id});
+  if (!builder_may_map) actions_.emplace_back(FreeArena{id});
   AnswerWaiters(id, now_ns);
+  if (builder_may_map) {
+    state.phase = StatePhase::kClosing;
+    state.looked_ns = now_ns;
+    actions_.emplace_back(AskBorrowers{id});
+    return;
+  }
   // A failed replacement leaves the state that it was for as it was.
   if (FindToLoad(name) != nullptr) return Forget(id);
   TrimFailed();
@@ -353,7 +384,12 @@ void NodeState::FailOverdueLoads(std::int64_t now_ns) {
                     Format("load '%s': its files' headers were not read within %.1f s",
                            state.name.c_str(), static_cast<double>(limits_.plan_ns) / 1e9)});
     }
-    if (state.phase == StatePhase::kFilling && silent_ns > limits_.fill_stall_ns) {
+    if (state.builder && now_ns > state.build_deadline_ns) {
+      overdue.emplace_back(id, Error{Code::kUnavailable,
+                                     "build '" + state.name + "': it was not committed in time"});
+    }
+    const bool works = !state.builder || state.is_helped;
+    if (state.phase == StatePhase::kFilling && works && silent_ns > limits_.fill_stall_ns) {
       overdue.emplace_back(
           id, Error{Code::kUnavailable,
                     Format("load '%s': the loader stalled for %.1f s at %llu of %llu bytes",

@@ -92,9 +92,18 @@ bool NodeState::TryPlace(State& state, std::int64_t now_ns) {
     return false;
   }
   queue_.erase(state.id);
-  state.arena_bytes = std::exchange(state.wanted_bytes, 0);
+  const std::uint64_t arena_bytes = std::exchange(state.wanted_bytes, 0);
+  state.arena_bytes += arena_bytes;
+  state.arenas.push_back(arena_bytes);
   state.phase = StatePhase::kFilling;
   state.moved_ns = now_ns;
+  if (state.builder) {
+    state.is_helped = true;
+    state.bytes_done = state.bytes_present = 0;
+    loaders_.insert(state.id);  // a child that helps, until it is reaped
+    actions_.emplace_back(MakeBuildArena{state.id, arena_bytes});
+    return true;
+  }
   actions_.emplace_back(
       AllocateArena{state.id, state.arena_bytes, state.huge_pages_wanted, state.prefault});
   return true;
@@ -103,7 +112,7 @@ bool NodeState::TryPlace(State& state, std::int64_t now_ns) {
 std::vector<StateId> NodeState::VictimsFor(const State& state, std::uint64_t need_bytes) const {
   std::vector<Candidate> candidates;
   for (const auto& [id, other] : states_) {
-    const bool in_use = leases_.CountOn(id) > 0 || !other.holders_to_be.empty();
+    const bool in_use = leases_.CountOn(id) > 0 || !other.holders_to_be.empty() || HasDerived(id);
     if (other.phase != StatePhase::kReady || in_use || other.policy.pin) continue;
     if (state.replaces == id || other.policy.priority > state.policy.priority) continue;
     candidates.push_back({id, other.policy.priority, other.used_ns, other.arena_bytes});
@@ -126,6 +135,7 @@ std::string NodeState::WhyItStays(const State& state, const State& wanted,
   }
   if (state.IsLoading()) return "being loaded";
   if (state.phase == StatePhase::kClosing) return "evicted, but still mapped by somebody";
+  if (HasDerived(state.id)) return "another state is derived from it";
   if (state.policy.pin) return "pinned";
   if (wanted.replaces == state.id) return "what this load replaces";
   if (state.policy.priority > wanted.policy.priority) {
@@ -193,7 +203,7 @@ std::uint32_t NodeState::QueuePlace(StateId id) const {
 void NodeState::EndLifetimes(std::int64_t now_ns) {
   for (auto& [id, state] : states_) {
     if (state.phase != StatePhase::kReady) continue;
-    const bool in_use = leases_.CountOn(id) > 0 || !state.holders_to_be.empty();
+    const bool in_use = leases_.CountOn(id) > 0 || !state.holders_to_be.empty() || HasDerived(id);
     const std::int64_t idle_ns = MsToNs(state.policy.idle_ms);
     const std::int64_t ttl_ns = MsToNs(state.policy.ttl_ms);
     if (ttl_ns > 0 && now_ns - state.ended_ns >= ttl_ns) {

@@ -63,6 +63,13 @@ NodeState::Actions NodeState::Disconnected(ConnectionId connection, std::int64_t
   for (auto& [id, state] : states_) {
     if (state.holders_to_be.erase(connection) > 0) unwanted.push_back(id);
   }
+  if (State* const build = FindBuild(connection)) {
+    FailLoad(*build,
+             Error{Code::kUnavailable,
+                   Format("build '%s': its builder (pid %llu) ended before it committed",
+                          build->name.c_str(), Ull(peer.pid))},
+             now_ns);
+  }
   for (const StateId id : unwanted) {
     CancelIfUnwanted(id, now_ns);
     Release(id, now_ns);
@@ -83,6 +90,10 @@ NodeState::Actions NodeState::Asked(ConnectionId connection, const wire::Message
     Attach(connection, id, *attach, now_ns);
   } else if (const auto* evict = std::get_if<wire::EvictRequest>(&message.body)) {
     Evict(connection, id, *evict, now_ns);
+  } else if (const auto* build = std::get_if<wire::BuildRequest>(&message.body)) {
+    Build(connection, id, *build, now_ns);
+  } else if (const auto* arena = std::get_if<wire::BuildArenaRequest>(&message.body)) {
+    ArenaAsked(connection, id, *arena, now_ns);
   } else if (const auto* drain = std::get_if<wire::DrainRequest>(&message.body)) {
     DrainAsked(connection, id, *drain, now_ns);
   } else if (const auto* show = std::get_if<wire::ShowRequest>(&message.body)) {

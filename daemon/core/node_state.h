@@ -36,6 +36,12 @@
 
 namespace sticky::daemon {
 
+// A build, as the outside needs to know it.
+struct BuildInfo {
+  StateId state;
+  std::string name;
+};
+
 class NodeState {
  public:
   // facts: what StatusReply says that never changes. now_ns and wall_ms: one moment on the
@@ -67,6 +73,19 @@ class NodeState {
   Actions Filled(StateId state, const Digest& content_digest, std::uint64_t huge_bytes,
                  std::int64_t now_ns);
   Actions Published(StateId state, std::int64_t now_ns);
+  // A builder has sent the table of what its arenas hold; the outside has checked it and keeps it.
+  Actions CommitAsked(ConnectionId connection, std::uint32_t request_id,
+                      const wire::BuildCommitRequest& request, std::uint32_t tensor_count,
+                      std::int64_t now_ns);
+  Actions BuildArenaMade(StateId state, std::int64_t now_ns);
+  // The arenas cannot be sealed now, for a reason that the builder can mend: the build goes on.
+  Actions BuildNotSealed(StateId state, const Error& error, std::int64_t now_ns);
+  // The state that is built on this connection, for the outside; none when there is no build.
+  std::optional<BuildInfo> BuildOf(ConnectionId connection) {
+    const State* const state = FindBuild(connection);
+    if (state == nullptr) return std::nullopt;
+    return BuildInfo{state->id, state->name};
+  }
   // Whatever went wrong with a load, at any step; the message need not name the load. Harmless once
   // the load has ended.
   Actions LoaderFailed(StateId state, const Error& error, std::int64_t now_ns);
@@ -93,7 +112,7 @@ class NodeState {
   std::vector<wire::StateInfo> ListStates(std::int64_t now_ns) const;
 
  private:
-  enum class Wish : std::int8_t { kLoad = 0, kAttach, kEvict, kDrain, kEvents };
+  enum class Wish : std::int8_t { kLoad = 0, kAttach, kEvict, kDrain, kEvents, kArena, kCommit };
   struct Waiter {
     ConnectionId connection;
     std::uint32_t request_id = 0;
@@ -128,12 +147,31 @@ class NodeState {
                 const wire::LoadRequest& request, std::int64_t now_ns);
   void StartLoad(ConnectionId connection, std::uint32_t request_id,
                  const wire::LoadRequest& request, BundleId bundle, std::int64_t now_ns);
-  Status MayStartLoad(const Peer& peer, const wire::LoadRequest& request) const;
+  // Whether there is room in the tables for one more state. doing: "load 'm'".
+  Status MayAddState(const Peer& peer, const std::string& doing) const;
+  Status MayTakeTurn(const wire::LoadRequest& request) const;
+  State& AddState(const Peer& peer, const std::string& name, const Policy& policy,
+                  std::int64_t now_ns);
+  // What the new state of a name means for the earlier one.
+  void Succeed(State& state, State* earlier, wire::Placement placement, const Peer& by,
+               std::int64_t now_ns);
   void Launch(State& state, std::int64_t now_ns);
   void FailLoad(State& state, const Error& error, std::int64_t now_ns);
   void CancelIfUnwanted(StateId id, std::int64_t now_ns);
   void FailOverdueLoads(std::int64_t now_ns);
   void TrimFailed();
+  // node_builds.cc: states that a builder makes.
+  void Build(ConnectionId connection, std::uint32_t request_id, const wire::BuildRequest& request,
+             std::int64_t now_ns);
+  Result<const State*> FindBase(const Peer& peer, const wire::BuildRequest& request);
+  void ArenaAsked(ConnectionId connection, std::uint32_t request_id,
+                  const wire::BuildArenaRequest& request, std::int64_t now_ns);
+  Status MayTakeName(const wire::BuildRequest& request, const State& earlier) const;
+  Status MayHaveArena(const State& state, std::uint64_t size_bytes) const;
+  State* FindBuild(ConnectionId connection);
+  // The builder goes on without the arena that it waited for.
+  void GiveUpArena(State& state);
+  bool HasDerived(StateId id) const;
 
   // node_room.cc: the budget, the queue, and who makes room.
   void ServeQueue(std::int64_t now_ns);

@@ -53,6 +53,9 @@ void NodeState::AnswerWaiters(StateId id, std::int64_t now_ns) {
     } else if (state->phase == StatePhase::kFailed) {
       Refuse(waiter.connection, waiter.request_id,
              Error{state->failure->code, state->failure->message, state->failure->os_code});
+    } else if (waiter.wish == Wish::kCommit) {
+      Reply(waiter.connection, waiter.request_id,
+            wire::BuildReply{Info(*state, now_ns), state->base_digest});
     } else if (waiter.wish == Wish::kLoad) {
       Reply(waiter.connection, waiter.request_id,
             wire::LoadReply{Info(*state, now_ns), waiter.joined});
@@ -110,6 +113,10 @@ void NodeState::Expire(const Waiter& waiter, std::int64_t now_ns) {
     return Reply(waiter.connection, waiter.request_id, std::move(reply));
   }
   State* const state = FindById(*waiter.state);
+  if (state != nullptr && waiter.wish == Wish::kArena && state->phase == StatePhase::kQueued) {
+    Refuse(waiter.connection, waiter.request_id, NoRoomFor(*state, now_ns));
+    return GiveUpArena(*state);
+  }
   if (state == nullptr) {
     return Refuse(waiter.connection, waiter.request_id,
                   Error{Code::kUnavailable, "wait for a state: it has gone meanwhile"});

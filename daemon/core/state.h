@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "base/digest.h"
 #include "base/dtype.h"
@@ -42,13 +43,22 @@ struct State {
   std::set<ConnectionId> holders_to_be;  // asked with hold, have not attached yet
   bool cancelled_when_unwanted = false;  // everyone who asked for the load waits for it
   bool closed = false;                   // drained by an admin: kept, but no new leases
+  // Of a state that a builder makes, not the loader.
+  std::optional<ConnectionId> builder;  // until it is published
+  std::string built_by;                 // untrusted text
+  std::optional<StateId> base;          // what it is derived from, and keeps
+  std::string base_name;
+  std::optional<Digest> base_digest;
+  std::int64_t build_deadline_ns = 0;
+  bool is_helped = false;  // a child makes its pages present, or digests it
 
   // Its load.
-  std::optional<BundleId> bundle;   // its files, until a loader has them
-  std::optional<StateId> replaces;  // the earlier epoch, drained when this one is published
-  std::optional<StateId> follows;   // the earlier epoch, gone before this one gets memory
-  std::uint64_t wanted_bytes = 0;   // planned; while it waits for room
-  std::uint64_t arena_bytes = 0;    // taken from the budget; 0 until there was room
+  std::optional<BundleId> bundle;     // its files, until a loader has them
+  std::optional<StateId> replaces;    // the earlier epoch, drained when this one is published
+  std::optional<StateId> follows;     // the earlier epoch, gone before this one gets memory
+  std::uint64_t wanted_bytes = 0;     // planned, or asked for; while it waits for room
+  std::uint64_t arena_bytes = 0;      // taken from the budget; 0 until there was room
+  std::vector<std::uint64_t> arenas;  // of each arena: bytes
   std::uint32_t tensor_count = 0;
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_present = 0;
@@ -63,12 +73,13 @@ struct State {
   std::int64_t looked_ns = 0;  // last AskBorrowers
 
   Ownership ownership() const { return {uid, gid, policy.access}; }
-  // A loader is at work on it.
-  bool IsRunning() const {
-    return phase == wire::StatePhase::kPlanning || phase == wire::StatePhase::kFilling;
+  // Its load, or its build, has not ended.
+  bool IsLoading() const {
+    return phase == wire::StatePhase::kPlanning || phase == wire::StatePhase::kFilling ||
+           phase == wire::StatePhase::kQueued;
   }
-  // Its load has not ended.
-  bool IsLoading() const { return IsRunning() || phase == wire::StatePhase::kQueued; }
+  // A loader is at work on it.
+  bool IsRunning() const { return IsLoading() && phase != wire::StatePhase::kQueued && !builder; }
 };
 
 }  // namespace sticky::daemon

@@ -160,6 +160,9 @@ void Coordinator::OnFrame(ConnectionId id, wire::Frame frame) {
   const bool is_load = std::holds_alternative<wire::LoadRequest>(message.value().body) ||
                        std::holds_alternative<wire::FilesPart>(message.value().body);
   if (is_load) return OnLoadFiles(id, client, message.value(), std::move(frame.fds));
+  if (std::holds_alternative<wire::BuildCommitRequest>(message.value().body)) {
+    return OnCommit(id, client, message.value(), frame.fds);
+  }
   Do(core_.Asked(id, message.value(), MonotonicNs()));
 }
 
@@ -266,15 +269,23 @@ void Coordinator::Do(NodeState::Actions actions) {
 Result<std::vector<UniqueFd>> Coordinator::Attachments(const Send& action) {
   std::vector<UniqueFd> fds;
   if (action.attachment == Attachment::kNone) return fds;
-  const auto found = held_.find(action.state);
-  if (found == held_.end() || !found->second.manifest.valid() || !found->second.arena) {
+  const Held& held = held_[action.state];
+  if (action.attachment == Attachment::kBuildArena) {
+    const auto& reply = std::get<wire::BuildArenaReply>(action.message.body);
+    STICKY_ASSIGN(UniqueFd arena, held.arenas.at(reply.arena).LendWritable());
+    fds.push_back(std::move(arena));
+    return fds;
+  }
+  if (!held.manifest.valid() || held.arenas.empty()) {
     return Error{Code::kInternal, "hand out a state that is not published"};
   }
-  fds.emplace_back(::fcntl(found->second.manifest.get(), F_DUPFD_CLOEXEC, 0));
+  fds.emplace_back(::fcntl(held.manifest.get(), F_DUPFD_CLOEXEC, 0));
   if (!fds.back().valid()) return ErrnoError("hand out the manifest", errno);
   if (action.attachment == Attachment::kManifest) return fds;
-  STICKY_ASSIGN(UniqueFd arena, found->second.arena->Lend());
-  fds.push_back(std::move(arena));
+  for (const device::HostArena& arena : held.arenas) {
+    STICKY_ASSIGN(UniqueFd lent, arena.Lend());
+    fds.push_back(std::move(lent));
+  }
   return fds;
 }
 
@@ -299,17 +310,8 @@ void Coordinator::Perform(Send& action) {
 
 void Coordinator::Perform(DropBundle& action) { bundles_.erase(action.bundle); }
 
-void Coordinator::Perform(StartLoader& action) {
-  const StateId id = action.state;
-  FileBundle bundle = std::move(bundles_[action.bundle]);
-  bundles_.erase(action.bundle);
+LoaderProcess::Callbacks Coordinator::CallbacksFor(StateId id) {
   LoaderProcess::Callbacks callbacks;
-  callbacks.on_planned = [this, id](wire::Manifest draft) {
-    const std::uint64_t arena_bytes = draft.arena_bytes[0];
-    const auto tensor_count = static_cast<std::uint32_t>(draft.tensors.size());
-    held_[id].draft = std::move(draft);
-    Do(core_.Planned(id, arena_bytes, tensor_count, MonotonicNs()));
-  };
   callbacks.on_progress = [this, id](const wire::FillProgress& progress) {
     Do(core_.Progressed(id, progress.bytes_done, progress.bytes_present, MonotonicNs()));
   };
@@ -324,6 +326,21 @@ void Coordinator::Perform(StartLoader& action) {
     loop_.Bury(std::shared_ptr<LoaderProcess>(std::move(gone->second)));
     loaders_.erase(gone);
     Do(core_.LoaderGone(id, MonotonicNs()));
+  };
+  callbacks.on_present = [this, id] { Do(core_.BuildArenaMade(id, MonotonicNs())); };
+  return callbacks;
+}
+
+void Coordinator::Perform(StartLoader& action) {
+  const StateId id = action.state;
+  FileBundle bundle = std::move(bundles_[action.bundle]);
+  bundles_.erase(action.bundle);
+  LoaderProcess::Callbacks callbacks = CallbacksFor(id);
+  callbacks.on_planned = [this, id](wire::Manifest draft) {
+    const std::uint64_t arena_bytes = draft.arena_bytes[0];
+    const auto tensor_count = static_cast<std::uint32_t>(draft.tensors.size());
+    held_[id].draft = std::move(draft);
+    Do(core_.Planned(id, arena_bytes, tensor_count, MonotonicNs()));
   };
   Result<std::unique_ptr<LoaderProcess>> loader = LoaderProcess::Start(
       loop_, options_.loader_program, action.request, std::move(bundle), std::move(callbacks));
@@ -341,21 +358,21 @@ Result<std::uint64_t> Coordinator::MakeArena(const AllocateArena& action) {
   STICKY_ASSIGN(
       device::HostArena arena,
       device::HostArena::Create(held.draft->state, action.arena_bytes, action.huge_pages));
-  held.arena = std::move(arena);
-  STICKY_TRY(loader->second->Fill(held.arena->fd(), {action.arena_bytes, action.prefault}));
+  held.arenas.push_back(std::move(arena));
+  STICKY_TRY(loader->second->Fill(held.arenas[0].fd(), {action.arena_bytes, action.prefault}));
   return action.arena_bytes;
 }
 
 void Coordinator::Perform(AllocateArena& action) {
   const Result<std::uint64_t> made = MakeArena(action);
   if (!made.ok()) return Queue(core_.LoaderFailed(action.state, made.error(), MonotonicNs()));
-  Queue(core_.ArenaAllocated(action.state, device::Name(held_[action.state].arena->page_kind()),
+  Queue(core_.ArenaAllocated(action.state, device::Name(held_[action.state].arenas[0].page_kind()),
                              MonotonicNs()));
 }
 
 Status Coordinator::Seal(const Publish& action) {
   Held& held = held_[action.state];
-  STICKY_TRY(held.arena->Seal());
+  STICKY_TRY(SealArenas(held));
   wire::Manifest manifest = std::move(*std::exchange(held.draft, std::nullopt));
   manifest.state = action.name;
   manifest.device = "host";
@@ -363,6 +380,9 @@ Status Coordinator::Seal(const Publish& action) {
   manifest.template_digest = action.template_digest;
   manifest.epoch = action.epoch;
   manifest.daemon_nonce = action.daemon_nonce;
+  manifest.builder = action.built_by;
+  manifest.base = action.base_name;
+  manifest.base_digest = action.base_digest;
   STICKY_ASSIGN(held.manifest,
                 device::SealedCopy("manifest:" + action.name, wire::EncodeManifest(manifest)));
   return Ok{};
@@ -386,15 +406,15 @@ void Coordinator::Kill(StateId state) {
 void Coordinator::Perform(FreeArena& action) { held_.erase(action.state); }
 
 void Coordinator::Perform(AskBorrowers& action) {
-  const auto found = held_.find(action.state);
-  if (found == held_.end() || !found->second.arena) {
-    return Queue(core_.Borrowers(action.state, /*any=*/false, MonotonicNs()));
+  bool is_borrowed = false;
+  for (const device::HostArena& arena : held_[action.state].arenas) {
+    const Result<bool> any = arena.HasBorrowers();
+    if (!any.ok()) {  // memory that we cannot ask about is not ours to call free
+      return logger_.Line(Log::Level::kError, Printable(any.error().message));
+    }
+    is_borrowed = is_borrowed || any.value();
   }
-  const Result<bool> any = found->second.arena->HasBorrowers();
-  if (!any.ok()) {  // memory that we cannot ask about is not ours to call free
-    return logger_.Line(Log::Level::kError, Printable(any.error().message));
-  }
-  Queue(core_.Borrowers(action.state, any.value(), MonotonicNs()));
+  Queue(core_.Borrowers(action.state, is_borrowed, MonotonicNs()));
 }
 
 void Coordinator::Perform(Log& action) { logger_.Line(action.level, action.text); }

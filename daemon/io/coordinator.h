@@ -65,7 +65,7 @@ class Coordinator {
   };
   struct Held {  // what there is of a state outside the core
     std::optional<wire::Manifest> draft;
-    std::optional<device::HostArena> arena;
+    std::vector<device::HostArena> arenas;
     UniqueFd manifest;
   };
 
@@ -74,6 +74,9 @@ class Coordinator {
   void OnFrame(ConnectionId id, wire::Frame frame);
   void OnLoadFiles(ConnectionId id, Client& client, const wire::Message& message,
                    std::vector<UniqueFd> fds);
+  // A builder's table of what its arenas hold, which is checked here and kept for the publication.
+  void OnCommit(ConnectionId id, Client& client, const wire::Message& message,
+                const std::vector<UniqueFd>& fds);
   void OnClosed(ConnectionId id, const std::string& why);
   void Answer(Client& client, std::uint32_t request_id, const Error& error);
   void OnTick();
@@ -85,6 +88,8 @@ class Coordinator {
   void Perform(StartLoader& action);
   void Perform(AllocateArena& action);
   void Perform(Publish& action);
+  void Perform(MakeBuildArena& action);
+  void Perform(CommitBuild& action);
   void Perform(KillLoader& action);
   void Perform(FreeArena& action);
   void Perform(AskBorrowers& action);
@@ -92,6 +97,13 @@ class Coordinator {
   Result<std::vector<UniqueFd>> Attachments(const Send& action);
   Result<std::uint64_t> MakeArena(const AllocateArena& action);
   Status Seal(const Publish& action);
+  Status SealArenas(Held& held);
+  // What every child reports, whatever it is for.
+  LoaderProcess::Callbacks CallbacksFor(StateId id);
+  // The child that helps with this build, started when it is the first time.
+  Result<LoaderProcess*> HelperOf(StateId id);
+  Status MakeArenaForBuilder(const MakeBuildArena& action);
+  Status DigestBuild(StateId id);
   void Queue(NodeState::Actions actions);
   void Kill(StateId state);  // its loader, if it has one
 

@@ -33,9 +33,7 @@ Error DeathOf(int status) {
 
 LoaderProcess::LoaderProcess(Callbacks callbacks) : callbacks_(std::move(callbacks)) {}
 
-Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Start(Loop& loop, const std::string& program,
-                                                            const wire::PlanRequest& request,
-                                                            FileBundle bundle,
+Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Spawn(Loop& loop, const std::string& program,
                                                             Callbacks callbacks) {
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
@@ -54,6 +52,22 @@ Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Start(Loop& loop, const st
   STICKY_ASSIGN(made->channel_, Connection::Create(loop, std::move(ours), std::move(channel)));
   STICKY_ASSIGN(made->child_, Child::Spawn(loop, program, std::move(theirs),
                                            [raw](int status) { raw->OnExit(status); }));
+  return made;
+}
+
+Result<std::unique_ptr<LoaderProcess>> LoaderProcess::StartHelper(Loop& loop,
+                                                                  const std::string& program,
+                                                                  Callbacks callbacks) {
+  STICKY_ASSIGN(std::unique_ptr<LoaderProcess> made, Spawn(loop, program, std::move(callbacks)));
+  made->step_ = Step::kIdle;
+  return made;
+}
+
+Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Start(Loop& loop, const std::string& program,
+                                                            const wire::PlanRequest& request,
+                                                            FileBundle bundle,
+                                                            Callbacks callbacks) {
+  STICKY_ASSIGN(std::unique_ptr<LoaderProcess> made, Spawn(loop, program, std::move(callbacks)));
   made->channel_->Send({0, request}, {});
   // So few that their names fit into one frame however long they are.
   constexpr std::size_t kFilesPerPart = 128;
@@ -72,13 +86,30 @@ Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Start(Loop& loop, const st
   return made;
 }
 
-Status LoaderProcess::Fill(int arena_fd, const wire::FillRequest& request) {
-  std::vector<UniqueFd> fds;
-  fds.emplace_back(::fcntl(arena_fd, F_DUPFD_CLOEXEC, 0));
-  if (!fds.back().valid()) return ErrnoError("hand the arena to the loader", errno);
-  step_ = Step::kFilling;
-  channel_->Send({0, request}, std::move(fds));
+Status LoaderProcess::SendArenas(const std::vector<int>& fds, wire::Body request) {
+  std::vector<UniqueFd> copies;
+  for (const int fd : fds) {
+    copies.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!copies.back().valid()) return ErrnoError("hand the arena to the loader", errno);
+  }
+  channel_->Send({0, std::move(request)}, std::move(copies));
   return Ok{};
+}
+
+Status LoaderProcess::Fill(int arena_fd, const wire::FillRequest& request) {
+  step_ = Step::kFilling;
+  return SendArenas({arena_fd}, request);
+}
+
+Status LoaderProcess::Prefault(int arena_fd, std::uint64_t arena_bytes) {
+  step_ = Step::kPrefaulting;
+  return SendArenas({arena_fd}, wire::PrefaultRequest{arena_bytes});
+}
+
+Status LoaderProcess::Digest(const std::vector<int>& arena_fds,
+                             const wire::DigestRequest& request) {
+  step_ = Step::kFilling;
+  return SendArenas(arena_fds, request);
 }
 
 void LoaderProcess::OnFrame(wire::Frame frame) {
@@ -92,8 +123,12 @@ void LoaderProcess::OnFrame(wire::Frame frame) {
   if (const auto* plan = std::get_if<wire::PlanReply>(&body); plan && step_ == Step::kPlanning) {
     return OnPlanned(*plan, frame.fds);
   }
+  if (std::holds_alternative<wire::PrefaultReply>(body) && step_ == Step::kPrefaulting) {
+    step_ = Step::kIdle;
+    return callbacks_.on_present();
+  }
   if (const auto* moved = std::get_if<wire::FillProgress>(&body);
-      moved && step_ == Step::kFilling) {
+      moved && (step_ == Step::kFilling || step_ == Step::kPrefaulting)) {
     return callbacks_.on_progress(*moved);
   }
   if (const auto* filled = std::get_if<wire::FillReply>(&body); filled && step_ == Step::kFilling) {

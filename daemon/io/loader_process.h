@@ -1,4 +1,5 @@
-// LoaderProcess: one running sticky-loader and the channel to it. It reports; the core decides.
+// LoaderProcess: one running sticky-loader and the channel to it, for a load or to help with a
+// build. It reports; the core decides.
 //
 // Thread: loop thread only. Destroy it through Loop::Bury, after on_gone.
 
@@ -31,7 +32,8 @@ class LoaderProcess {
   struct Callbacks {
     std::function<void(wire::Manifest draft)> on_planned;  // checked: one arena, all inside it
     std::function<void(const wire::FillProgress& progress)> on_progress;
-    std::function<void(const wire::FillReply& reply)> on_filled;
+    std::function<void(const wire::FillReply& reply)> on_filled;  // or digested
+    std::function<void()> on_present;                             // what Prefault asked for
     // Anything else: it said so, died, or broke the protocol. Called at most once.
     std::function<void(const Error& error)> on_failed;
     // The process has been reaped; called last, exactly once, also after Kill.
@@ -41,6 +43,14 @@ class LoaderProcess {
   static Result<std::unique_ptr<LoaderProcess>> Start(Loop& loop, const std::string& program,
                                                       const wire::PlanRequest& request,
                                                       FileBundle bundle, Callbacks callbacks);
+
+  // A child that helps with a build: it waits for Prefault and Digest, one at a time.
+  static Result<std::unique_ptr<LoaderProcess>> StartHelper(Loop& loop, const std::string& program,
+                                                            Callbacks callbacks);
+  // Makes an arena's pages present; on_present follows. A duplicate of the descriptor is sent.
+  Status Prefault(int arena_fd, std::uint64_t arena_bytes);
+  // Digests sealed arenas; on_progress and on_filled follow. Duplicates are sent.
+  Status Digest(const std::vector<int>& arena_fds, const wire::DigestRequest& request);
 
   // The arena to fill; a duplicate of the descriptor is sent.
   Status Fill(int arena_fd, const wire::FillRequest& request);
@@ -52,12 +62,15 @@ class LoaderProcess {
 
  private:
   explicit LoaderProcess(Callbacks callbacks);
+  static Result<std::unique_ptr<LoaderProcess>> Spawn(Loop& loop, const std::string& program,
+                                                      Callbacks callbacks);
+  Status SendArenas(const std::vector<int>& fds, wire::Body request);
   void OnFrame(wire::Frame frame);
   void OnPlanned(const wire::PlanReply& reply, const std::vector<UniqueFd>& fds);
   void OnExit(int status);
   void Fail(const Error& error);
 
-  enum class Step : std::int8_t { kPlanning = 0, kPlanned, kFilling, kEnded };
+  enum class Step : std::int8_t { kPlanning = 0, kPlanned, kFilling, kIdle, kPrefaulting, kEnded };
   Callbacks callbacks_;
   Step step_ = Step::kPlanning;
   std::unique_ptr<Connection> channel_;

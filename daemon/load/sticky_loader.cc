@@ -24,6 +24,7 @@
 #include "base/cpu_features.h"
 #include "base/deadline.h"
 #include "base/text.h"
+#include "daemon/load/digest_arena.h"
 #include "daemon/load/load_model.h"
 #include "device/host_arena.h"
 #include "flatbuffers/wire_blob.h"
@@ -105,9 +106,8 @@ Status AddFiles(Job& job, wire::Received part) {
   return Ok{};
 }
 
-Result<Job> ReceiveJob() {
+Result<Job> ReceiveJob(const wire::Received& first) {
   Job job;
-  STICKY_ASSIGN(wire::Received first, Receive());
   const auto* const request = std::get_if<wire::PlanRequest>(&first.message.body);
   if (request == nullptr) return Error{Code::kInternal, "expected a request to plan"};
   job.request = *request;
@@ -193,8 +193,8 @@ Result<wire::FillReply> Fill(const Job& job, const weights::LoadPlan& plan) {
   return wire::FillReply{result.content_digest, result.bytes_read, mapping.HugeBytes()};
 }
 
-Status Load() {
-  STICKY_ASSIGN(const Job job, ReceiveJob());
+Status Load(const wire::Received& first) {
+  STICKY_ASSIGN(const Job job, ReceiveJob(first));
   weights::PlanOptions options;
   options.dtype = job.request.dtype;
   options.best_matrix_dtype = BestMatrixDtype();
@@ -208,6 +208,69 @@ Status Load() {
   return Say(reply);
 }
 
+// --- help with a build --------------------------------------------------------------------------
+
+Status PrefaultArena(const wire::PrefaultRequest& request, wire::Received& message) {
+  if (message.fds.size() != 1) return Error{Code::kInternal, "expected an arena"};
+  STICKY_ASSIGN(device::HostArena arena,
+                device::HostArena::Adopt(std::move(message.fds[0]), request.arena_bytes));
+  {
+    STICKY_ASSIGN(device::Mapping mapping,
+                  device::Mapping::Writable(arena.fd(), request.arena_bytes));
+    ProgressTeller progress;
+    STICKY_TRY(Populate(mapping, request.arena_bytes, progress));
+  }
+  return Say(wire::PrefaultReply{});
+}
+
+// Of sealed arenas, block by block, as a load digests what it fills.
+Result<wire::FillReply> DigestArenas(const wire::DigestRequest& request,
+                                     const wire::Received& message) {
+  if (message.fds.size() != request.arena_bytes.size()) {
+    return Error{Code::kInternal, "expected as many arenas as sizes"};
+  }
+  wire::FillReply reply;
+  std::vector<Digest> blocks;
+  BlockDigester digester;
+  ProgressTeller progress;
+  for (std::size_t i = 0; i < message.fds.size(); ++i) {
+    STICKY_ASSIGN(const device::Mapping mapping,
+                  device::Mapping::ReadOnly(message.fds[i].get(), request.arena_bytes[i]));
+    for (std::span<const std::uint8_t> left = mapping.bytes(); !left.empty();) {
+      const std::size_t size_bytes = std::min<std::size_t>(left.size(), kDigestBlockBytes);
+      digester.Update(left.first(size_bytes));
+      blocks.push_back(digester.Finish());
+      left = left.subspan(size_bytes);
+      reply.bytes_read += size_bytes;
+      progress.Tell({reply.bytes_read, reply.bytes_read});
+    }
+    reply.huge_bytes += mapping.HugeBytes();
+  }
+  reply.content_digest = CombineBlockDigests(blocks);
+  return reply;
+}
+
+// Until the coordinator closes the channel, or kills this.
+Status Help(wire::Received message) {
+  for (;;) {
+    if (const auto* prefault = std::get_if<wire::PrefaultRequest>(&message.message.body)) {
+      STICKY_TRY(PrefaultArena(*prefault, message));
+    } else if (const auto* digest = std::get_if<wire::DigestRequest>(&message.message.body)) {
+      STICKY_ASSIGN(const wire::FillReply reply, DigestArenas(*digest, message));
+      return Say(reply);
+    } else {
+      return Error{Code::kInternal, "expected an arena to help with"};
+    }
+    STICKY_ASSIGN(message, Receive(kRoomMs));
+  }
+}
+
+Status Work() {
+  STICKY_ASSIGN(wire::Received first, Receive());
+  if (std::holds_alternative<wire::PlanRequest>(first.message.body)) return Load(first);
+  return Help(std::move(first));
+}
+
 int Main() {
   if (::fcntl(kChannel, F_GETFD) < 0) {
     std::fputs("sticky-loader is started by stickyd only; to load a template: stickyctl load\n",
@@ -217,7 +280,7 @@ int Main() {
   ::fcntl(kChannel, F_SETFD, FD_CLOEXEC);
   ::signal(SIGPIPE, SIG_IGN);
   StepBack();
-  const Status loaded = Load();
+  const Status loaded = Work();
   if (loaded.ok()) return EX_OK;
   const Error& error = loaded.error();
   // When even this cannot be said, the exit status says that the load failed.

@@ -75,6 +75,7 @@ class History {
     if (kind == 8) return Ask(wire::ShowRequest{Name()});
     if (kind == 9) return rig_.Tick(static_cast<std::int64_t>(Below(200)) * kMs);
     if (kind == 10 && Below(10) == 0) return AskDrain();
+    if (kind == 12) return MoveABuilder();
     if (kind == 11) return Ask(wire::EventsRequest{Below(next_request_), Wait()});
     MoveALoader();
   }
@@ -112,6 +113,21 @@ class History {
     wire::DrainRequest request{Name(), Below(2) == 0, Wait()};
     if (Below(3) == 0) request.state.reset();
     Ask(request);
+  }
+  void MoveABuilder() {
+    const std::uint64_t what = Below(4);
+    if (what == 0) {
+      wire::BuildRequest request{.state = Name()};
+      request.placement = static_cast<wire::Placement>(Below(3));
+      if (Below(3) == 0) request.base = Name();
+      return Ask(request);
+    }
+    if (what <= 2) return Ask(wire::BuildArenaRequest{Below(400), Wait()});
+    if (connected_.empty()) return;
+    const std::uint64_t connection = Any(connected_);
+    open_.insert({connection, next_request_});
+    rig_.Keep(rig_.core.CommitAsked(ConnectionId{connection}, next_request_++,
+                                    wire::BuildCommitRequest{}, 1, rig_.now_ns));
   }
   void AskAttach() {
     wire::AttachRequest request = CoreRig::AttachTo(Name(), Wait());
@@ -162,6 +178,11 @@ class History {
     const Request request{send.to.value, send.message.request_id};
     EXPECT_EQ(open_.erase(request), 1u) << "an answer to nothing, or a second one";
     if (send.attachment == Attachment::kNone) return;
+    if (send.attachment == Attachment::kBuildArena) {
+      EXPECT_FALSE(published_.contains(send.state)) << "writable memory of a published state";
+      if (Below(3) == 0) mapped_.insert(send.state);  // a builder that goes on mapping it
+      return;
+    }
     EXPECT_TRUE(published_.contains(send.state)) << "something unpublished is handed out";
     if (send.attachment != Attachment::kState) return;
     ++attach_count;
@@ -185,6 +206,19 @@ class History {
     ++ready_count;
     published_.insert(publish.state);
     rig_.Keep(rig_.core.Published(publish.state, rig_.now_ns));
+  }
+  void Do(const MakeBuildArena& make) {
+    loaders_.insert(make.state);
+    arenas_[make.state] += make.arena_bytes;
+    rig_.Keep(rig_.core.BuildArenaMade(make.state, rig_.now_ns));
+  }
+  void Do(const CommitBuild& commit) {
+    if (Below(4) == 0 || mapped_.contains(commit.state)) {
+      mapped_.erase(commit.state);
+      const Error error{Code::kUnavailable, "a writable mapping is alive"};
+      return rig_.Keep(rig_.core.BuildNotSealed(commit.state, error, rig_.now_ns));
+    }
+    rig_.Keep(rig_.core.Filled(commit.state, CoreRig::Content(), 0, rig_.now_ns));
   }
   void Do(const KillLoader&) {}  // it is reaped when MoveALoader says so
   void Do(const FreeArena& free) {

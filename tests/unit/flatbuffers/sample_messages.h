@@ -91,6 +91,16 @@ inline std::vector<Message> SampleMessages() {
       DrainReply{true, {SampleLease()}},
       EventsReply{
           {{5, 1'700'000'000'000, EventKind::kShutdown, "llama-8b", 2, 1000, 77, "why"}}, 9, 4},
+      BuildRequest{"llama-8b", SamplePolicy(), Placement::kReplace, SampleDigest(3), "/g", "base",
+                   "indexer 2", 77},
+      BuildArenaRequest{1ULL << 33, 5},
+      BuildCommitRequest{6},
+      BuildReply{SampleState(), SampleDigest(4)},
+      BuildArenaReply{3, 1ULL << 33},
+      PrefaultRequest{1ULL << 33},
+      PrefaultReply{},
+      DigestRequest{{4096, 1ULL << 33}},
+
   };
   std::vector<Message> messages;
   std::uint32_t request_id = 100;

@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "base/text.h"
 #include "shim/attach.h"
+#include "shim/c_errors.h"
 #include "shim/include/stickyinvoc/stickyinvoc.h"
 #include "shim/state.h"
 
@@ -25,43 +26,6 @@ constexpr std::uint32_t kAttachOptionsBytes0 = 32;
 constexpr std::uint32_t kStateInfoBytes0 = 96;
 static_assert(sizeof(sti_attach_options) == kAttachOptionsBytes0);
 static_assert(sizeof(sti_state_info) == kStateInfoBytes0);
-// No version of a struct will be larger.
-constexpr std::uint32_t kStructBytesMax = 4096;
-
-// The message comes from a daemon or a file in parts: a terminal must not obey it, and it is cut
-// between two characters.
-void CopyMessage(std::string_view text, char (&out)[STI_ERROR_MESSAGE_BYTES]) {
-  std::size_t size = std::min(text.size(), sizeof out - 1);
-  const auto continues = [&] { return (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80; };
-  while (size > 0 && size < text.size() && continues()) --size;
-  for (std::size_t i = 0; i < size; ++i) {
-    const auto c = static_cast<unsigned char>(text[i]);
-    out[i] = c < 0x20 || c == 0x7F ? '?' : text[i];
-  }
-  out[size] = '\0';
-}
-
-int Fail(const Error& error, sti_error* out) {
-  const int code = static_cast<int>(error.code);
-  if (out != nullptr) {
-    out->code = code;
-    out->os_code = error.os_code;
-    CopyMessage(error.message, out->message);
-  }
-  return -code;
-}
-
-int Succeed(sti_error* out) {
-  if (out != nullptr) {
-    out->code = STI_OK;
-    out->os_code = 0;
-    out->message[0] = '\0';
-  }
-  return STI_OK;
-}
-
-Error Invalid(const char* what) { return Error{Code::kInvalidArgument, what}; }
-
 // Every function but sti_detach: a child of fork() holds no lease of its own.
 Status CheckUsable(const sti_state* state) {
   if (state == nullptr) return Invalid("use a state: it is NULL");

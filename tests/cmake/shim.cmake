@@ -51,3 +51,7 @@ if(NOT STICKY_SANITIZE)
             "${PROJECT_BINARY_DIR}")
   set_tests_properties(Install PROPERTIES LABELS "integration;install" TIMEOUT 180)
 endif()
+
+sticky_test(build_test LABEL integration SOURCES integration/build_test.cc
+  DEPS stickyinvoc sticky::test_daemon)
+add_dependencies(build_test stickyd sticky-loader)

@@ -2,8 +2,8 @@ sticky_test(stickyctl_test LABEL unit
   SOURCES unit/stickyctl/daemon_client_test.cc
           unit/stickyctl/findings_test.cc unit/stickyctl/gather_facts_test.cc
           unit/stickyctl/options_test.cc unit/stickyctl/progress_test.cc
-          unit/stickyctl/render_test.cc unit/stickyctl/staleness_test.cc
-          unit/stickyctl/template_text_test.cc
+          unit/stickyctl/render_test.cc unit/stickyctl/render_top_test.cc
+          unit/stickyctl/staleness_test.cc unit/stickyctl/template_text_test.cc
   DEPS sticky::stickyctl_parts sticky::device Threads::Threads)
 
 # With the real programs.

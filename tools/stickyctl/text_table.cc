@@ -55,7 +55,7 @@ std::string Cell(std::string_view text, std::size_t columns_max) {
 }
 
 std::string CellOfEnd(std::string_view text, std::size_t columns_max) {
-  const std::string cell = Printable(text);
+  std::string cell = Printable(text);
   const std::size_t width = Width(cell);
   if (width <= columns_max) return cell;
   const std::size_t cut_columns = width - (columns_max - kCut.size());

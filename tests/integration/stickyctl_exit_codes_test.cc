@@ -73,7 +73,7 @@ TEST_F(StickyctlExitCodes, Usage64) {
   EXPECT_THAT(Run({"show"}), EndsWithCode(64, "stickyctl show --help"));
   EXPECT_THAT(Run({"show", "a/b"}), EndsWithCode(64, "a/b"));
   EXPECT_THAT(Run({"evict", ".x"}), EndsWithCode(64, ".x"));
-  EXPECT_THAT(Run({"run", "--", "true"}), EndsWithCode(64, "--state NAME is missing"));
+  EXPECT_THAT(Run({"run", "--", "true"}), EndsWithCode(64, "--state NAME or --template FILE"));
   EXPECT_THAT(Run({"run", "--state", "x"}), EndsWithCode(64, "COMMAND is missing"));
   EXPECT_THAT(Run({"load", "x.yaml", "--wait=soon"}), EndsWithCode(64, "want seconds"));
   EXPECT_THAT(Ctl({"ls", "--socket", std::string(200, 'x')}), EndsWithCode(64, "200 bytes"));
@@ -142,6 +142,10 @@ TEST_F(StickyctlExitCodes, NoDaemon69) {
                                              {"show", "x"},
                                              {"status"},
                                              {"leases"},
+                                             {"top"},
+                                             {"events"},
+                                             {"events", "--follow"},
+                                             {"drain"},
                                              {"evict", "x"},
                                              {"load", path},
                                              {"hold", path},

@@ -141,6 +141,8 @@ TEST_F(StickyctlLoad, RunWaitsForAStateThatIsBeingLoaded) {
   const CtlResult result = run.Wait();
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(result.out, "it is there\n");
+  EXPECT_THAT(result.err, StartsWith("load 'smol': ")) << "it shows how far the load is";
+  EXPECT_THAT(result.err, EndsWith("load 'smol': 100%, 1.00 MiB of 1.00 MiB\n"));
   EXPECT_EQ(PhaseOf("smol"), "ready");
 }
 
@@ -248,6 +250,7 @@ TEST_F(StickyctlLoad, APipeGetsPlainLines) {
   const std::vector<std::string> lines = Parts(shown, "\n");
   EXPECT_FALSE(lines.empty());
   for (const std::string& line : lines) EXPECT_THAT(line, StartsWith("load 'smol': "));
+  EXPECT_THAT(lines.back(), StartsWith("load 'smol': 100%, 256.00 MiB of 256.00 MiB"));
 }
 
 }  // namespace

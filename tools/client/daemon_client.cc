@@ -70,11 +70,16 @@ Failed DaemonClient::WhySendFailed(std::uint32_t id, const Error& error) {
   return TalkFailed(error);
 }
 
-Outcome<wire::Received> DaemonClient::Ask(wire::Body request, std::int64_t wait_ms) {
+Outcome<std::uint32_t> DaemonClient::Send(wire::Body request) {
   const std::uint32_t id = next_id_++;
   const Status sent =
       wire::SendMessage(socket_.get(), {id, std::move(request)}, {}, Deadline::AfterMs(answer_ms_));
   if (!sent.ok()) return WhySendFailed(id, sent.error());
+  return id;
+}
+
+Outcome<wire::Received> DaemonClient::Ask(wire::Body request, std::int64_t wait_ms) {
+  STICKY_STEP(const std::uint32_t id, Send(std::move(request)));
   return Answer(id, wait_ms, {});
 }
 
@@ -103,8 +108,10 @@ Outcome<wire::LoadReply> DaemonClient::Load(const wire::LoadRequest& request,
   return As<wire::LoadReply>(std::move(received));
 }
 
-Outcome<DaemonClient::Lease> DaemonClient::Attach(const wire::AttachRequest& request) {
-  STICKY_STEP(wire::Received received, Ask(request, request.wait_ms));
+Outcome<DaemonClient::Lease> DaemonClient::Attach(const wire::AttachRequest& request,
+                                                  const OnProgress& on_progress) {
+  STICKY_STEP(const std::uint32_t id, Send(request));
+  STICKY_STEP(wire::Received received, Answer(id, request.wait_ms, on_progress));
   std::vector<UniqueFd> fds = std::move(received.fds);
   Lease lease;
   STICKY_STEP(lease.reply, As<wire::AttachReply>(std::move(received)));

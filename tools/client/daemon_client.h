@@ -56,12 +56,22 @@ class DaemonClient {
     return As<Reply>(std::move(received));
   }
 
+  // The two halves of AskFor, for whoever waits for other things meanwhile: after Send, fd() is
+  // readable once the answer has come or the daemon has gone. Send gives the request's id.
+  Outcome<std::uint32_t> Send(wire::Body request);
+  template <typename Reply>
+  Outcome<Reply> Receive(std::uint32_t request_id) {
+    STICKY_STEP(wire::Received received, Answer(request_id, /*wait_ms=*/0, {}));
+    return As<Reply>(std::move(received));
+  }
+
   // Hands the files over and waits as the request says. on_progress: may be empty.
   Outcome<wire::LoadReply> Load(const wire::LoadRequest& request,
                                 const std::vector<weights::OpenFile>& files,
                                 const OnProgress& on_progress);
 
-  Outcome<Lease> Attach(const wire::AttachRequest& request);
+  // on_progress: of the load that it waits for, when the request asks for that; may be empty.
+  Outcome<Lease> Attach(const wire::AttachRequest& request, const OnProgress& on_progress = {});
 
   // Whether the daemon has ended the connection; frames that still come are passed over.
   bool Ended();

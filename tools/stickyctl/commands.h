@@ -32,8 +32,17 @@ int Version(const Request& request, Console& console);
 
 // state_commands.cc
 int Load(const Request& request, Console& console);
-int Evict(const Request& request, Console& console);
 int Hold(const Request& request, Console& console);
+
+// end_commands.cc
+int Evict(const Request& request, Console& console);
+int Drain(const Request& request, Console& console);
+
+// events_command.cc
+int Events(const Request& request, Console& console);
+
+// top_command.cc
+int Top(const Request& request, Console& console);
 
 // doctor_command.cc
 int Doctor(const Request& request, Console& console);

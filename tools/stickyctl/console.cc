@@ -26,8 +26,14 @@ void Console::Print(const Json& document, const std::string& text) {
   Write(stdout, json_ ? Dump(document) + "\n" : text);
 }
 
+void Console::Note(const std::string& words) {
+  Write(stderr, "stickyctl: " + Printable(words) + "\n");
+}
+
+bool Console::CanPrint() const { return std::ferror(stdout) == 0; }
+
 int Console::FailWith(int exit_code, const client::Failed& failed, Json document) {
-  Write(stderr, "stickyctl: " + Printable(failed.error.message) + "\n");
+  Note(failed.error.message);
   if (json_) {
     document.update(ErrorJson(failed));
     document["error"]["exit_code"] = exit_code;

@@ -24,6 +24,13 @@ class Console {
   // Prints `document` with --json, `text` without.
   void Print(const Json& document, const std::string& text);
 
+  // Words for people beside the facts, on standard error; with --json too. `words`: may hold
+  // untrusted text.
+  void Note(const std::string& words);
+
+  // False once standard output has not taken something: what goes on printing may as well end.
+  bool CanPrint() const;
+
   // Says what failed, with --json on standard output too, and gives the exit code.
   // document: what is known all the same, told with --json beside the error.
   int Fail(const client::Failed& failed, Json document = Document());

@@ -1,5 +1,8 @@
 // The commands that only tell: ls, show, status, leases, version.
 
+#include <algorithm>
+#include <utility>
+
 #include "base/text.h"
 #include "tools/client/daemon_client.h"
 #include "tools/stickyctl/commands.h"
@@ -22,6 +25,7 @@ struct Shown {
   wire::StateInfo state;
   std::optional<wire::SealedView> bytes;       // of the manifest
   std::optional<wire::ManifestView> manifest;  // once there is one
+  std::vector<wire::LeaseInfo> leases;         // on this epoch of it, when they were asked for
 };
 
 Outcome<Shown> AskForState(DaemonClient& daemon, const std::string& name) {
@@ -48,7 +52,10 @@ Outcome<Shown> ShowOn(const Request& request) {
     return Failed{Stage::kUsage, named.error()};
   }
   STICKY_STEP(DaemonClient daemon, DaemonClient::Connect(request.socket));
-  return AskForState(daemon, name);
+  STICKY_STEP(Shown shown, AskForState(daemon, name));
+  STICKY_STEP(wire::LeasesReply all, daemon.AskFor<wire::LeasesReply>(wire::LeasesRequest{}));
+  shown.leases = LeasesOn(shown.state.name, shown.state.epoch, std::move(all.leases));
+  return shown;
 }
 
 Staleness StalenessOf(const Shown& shown) {
@@ -99,8 +106,11 @@ int Show(const Request& request, Console& console) {
   document["state"] = StateJson(shown.state);
   AddStaleness(staleness, document["state"]);
   document["notes"] = shown.manifest ? NotesJson(*shown.manifest) : Json(nullptr);
-  std::string text = StateText(shown.state);
+  document["leases"] = LeasesJson(shown.leases);
+  const UserNames users = UsersOfThisNode();
+  std::string text = StateText(shown.state, shown.leases, users);
   if (shown.manifest) text += StalenessText(staleness) + NotesText(*shown.manifest);
+  if (!shown.leases.empty()) text += "\n" + LeasesText(shown.leases, users);
   if (request.options.Has("tensors") && shown.manifest) {
     AddManifest(*shown.manifest, document);
     if (!console.json()) text += "\n" + ManifestText(*shown.manifest);
@@ -119,7 +129,7 @@ int ShowStatus(const Request& request, Console& console) {
   if (!status.ok()) return console.Fail(status.failed());
   Json document = Document();
   document["daemon"] = StatusJson(status.value());
-  console.Print(document, StatusText(status.value()));
+  console.Print(document, StatusText(status.value(), UsersOfThisNode()));
   return kExitOk;
 }
 
@@ -128,7 +138,7 @@ int Leases(const Request& request, Console& console) {
   if (!reply.ok()) return console.Fail(reply.failed());
   Json document = Document();
   document["leases"] = LeasesJson(reply.value().leases);
-  console.Print(document, LeasesText(reply.value().leases));
+  console.Print(document, LeasesText(reply.value().leases, UsersOfThisNode()));
   return kExitOk;
 }
 

@@ -65,8 +65,8 @@ Result<Options> Options::Parse(std::span<const std::string> words, const Grammar
   options.command_.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
   if (options.Has("help")) return options;
   const bool wants_command = grammar.command_follows && !grammar.operand_names.empty();
-  if ((wants_command && options.command_.empty()) ||
-      options.operands_.size() < grammar.operand_count) {
+  const std::size_t least = grammar.operand_count - (grammar.last_is_optional ? 1 : 0);
+  if ((wants_command && options.command_.empty()) || options.operands_.size() < least) {
     return Usage(std::string(grammar.operand_names) + " is missing");
   }
   if (options.operands_.size() > grammar.operand_count) {
@@ -82,16 +82,32 @@ std::optional<std::string> Options::Value(std::string_view name) const {
 
 Result<std::uint32_t> Options::WaitMs(std::uint32_t otherwise_ms) const {
   if (!Has("wait")) return std::uint32_t{0};
-  const std::optional<std::string> text = Value("wait");
+  return Ms("wait", otherwise_ms);
+}
+
+Result<std::uint32_t> Options::Ms(std::string_view name, std::uint32_t otherwise_ms) const {
+  const std::optional<std::string> text = Value(name);
   if (!text) return otherwise_ms;
   const bool plain = !text->empty() && text->find_first_not_of("0123456789.") == std::string::npos;
   char* end = nullptr;
   const double seconds = std::strtod(text->c_str(), &end);
   if (!plain || *end != '\0' || !(seconds * 1000 >= 1 && seconds * 1000 <= wire::kWaitMsMax)) {
-    return Usage(Format("option '--wait=%s': want seconds, 0.001 to %u", Escape(*text).c_str(),
-                        wire::kWaitMsMax / 1000));
+    return Usage(Format("option '--%s=%s': want seconds, 0.001 to %u", std::string(name).c_str(),
+                        Escape(*text).c_str(), wire::kWaitMsMax / 1000));
   }
   return static_cast<std::uint32_t>(std::llround(seconds * 1000));
+}
+
+Result<std::uint64_t> Options::Number(std::string_view name) const {
+  constexpr std::size_t kDigitsMax = 18;
+  const std::optional<std::string> text = Value(name);
+  if (!text) return std::uint64_t{0};
+  const bool plain = !text->empty() && text->find_first_not_of("0123456789") == std::string::npos;
+  if (!plain || text->size() > kDigitsMax) {
+    return Usage("option '--" + std::string(name) + "=" + Escape(*text) +
+                 "': want a whole number of at most 18 digits");
+  }
+  return std::strtoull(text->c_str(), nullptr, 10);
 }
 
 }  // namespace sticky::stickyctl

@@ -32,11 +32,12 @@ struct OptionSpec {
 // What the words after a command's name may be.
 struct Grammar {
   std::span<const OptionSpec> options;
-  std::size_t operand_count = 0;   // exactly so many
+  std::size_t operand_count = 0;   // exactly so many, unless the last may be missing
   std::string_view operand_names;  // "NAME", for messages
   // Everything from "--", or from the first word that is no option, is a command; it may be missing
   // when operand_names is empty.
   bool command_follows = false;
+  bool last_is_optional = false;  // of the operands
 };
 
 class Options {
@@ -53,6 +54,14 @@ class Options {
   // Milliseconds of `--wait[=SECONDS]`: 0 when it was not given, `otherwise_ms` without a value.
   // Errors: kInvalidArgument unless SECONDS is a number from 0 to a day.
   Result<std::uint32_t> WaitMs(std::uint32_t otherwise_ms) const;
+
+  // Milliseconds of `--name SECONDS`; `otherwise_ms` when it has no value.
+  // Errors: kInvalidArgument unless SECONDS is a number from 0.001 to a day.
+  Result<std::uint32_t> Ms(std::string_view name, std::uint32_t otherwise_ms) const;
+
+  // The whole number of `--name N`; 0 when it was not given.
+  // Errors: kInvalidArgument unless N has 1 to 18 digits and nothing else.
+  Result<std::uint64_t> Number(std::string_view name) const;
 
  private:
   std::map<std::string, std::optional<std::string>, std::less<>> values_;

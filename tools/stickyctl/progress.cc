@@ -20,6 +20,7 @@ Progress::Progress(Look look, std::function<void(const std::string&)> write)
 
 // "1.20 GiB of 4.00 GiB, 812.00 MiB/s, 3.4 s left"
 std::string Progress::Facts(const wire::StateInfo& state, std::int64_t now_ns) {
+  if (state.queue_place > 0) return QueueText(state);
   if (state.phase != wire::StatePhase::kFilling) return wire::Name(state.phase);
   if (filling_since_ns_ < 0) {
     filling_since_ns_ = now_ns;
@@ -45,8 +46,7 @@ std::string Progress::Bar(const wire::StateInfo& state, const std::string& facts
                      Format("%3.0f%% ", std::min(done, 1.0) * 100) + facts;
   // A line that wraps cannot be written over.
   const auto most = static_cast<std::size_t>(std::max(look_.columns - 1, 1));
-  if (line.size() > most) line.resize(most);
-  return line;
+  return std::string(FirstColumns(line, most));
 }
 
 void Progress::Show(const wire::StateInfo& state, std::int64_t now_ns) {
@@ -63,18 +63,30 @@ void Progress::Show(const wire::StateInfo& state, std::int64_t now_ns) {
                                        static_cast<double>(state.arena_bytes));
   const int phase = static_cast<int>(state.phase);
   const bool is_first = line_ns_ < 0;
-  const bool has_news =
-      is_first || phase != phase_ || tenth > tenth_ || now_ns - line_ns_ >= kLineEveryNs;
-  if (!has_news || (!is_first && now_ns - line_ns_ < kSecondNs)) return;
+  const bool has_moved_up = state.queue_place > 0 && state.queue_place != place_;
+  const bool has_news = is_first || has_moved_up || phase != phase_ || tenth > tenth_ ||
+                        now_ns - line_ns_ >= kLineEveryNs;
+  const bool is_too_soon = !is_first && !has_moved_up && now_ns - line_ns_ < kSecondNs;
+  if (!has_news || is_too_soon) return;
   line_ns_ = now_ns;
   tenth_ = tenth;
   phase_ = phase;
+  place_ = state.queue_place;
+  is_whole_ = state.arena_bytes > 0 && state.bytes_done == state.arena_bytes;
+  name_ = Printable(state.name);
   const std::string percent =
       state.phase == wire::StatePhase::kFilling && state.arena_bytes > 0
           ? Format("%.0f%%, ", 100.0 * static_cast<double>(state.bytes_done) /
                                    static_cast<double>(state.arena_bytes))
           : "";
-  write_("load '" + Printable(state.name) + "': " + percent + facts + "\n");
+  write_("load '" + name_ + "': " + percent + facts + "\n");
+}
+
+void Progress::Done(std::uint64_t arena_bytes) {
+  if (line_ns_ < 0 || is_whole_) return;
+  is_whole_ = true;
+  const std::string bytes = ByteCount(arena_bytes);
+  write_("load '" + name_ + "': 100%, " + bytes + " of " + bytes + "\n");
 }
 
 void Progress::End() {

@@ -22,8 +22,13 @@ class Progress {
   // `write` gets text to print as it is; it must outlive this.
   Progress(Look look, std::function<void(const std::string&)> write);
 
-  // Of lines: one for each tenth that is done and one every ten seconds, never two in one second.
+  // Of lines: one for each tenth that is done and one every ten seconds, never two in one second;
+  // and one for each new place in the queue.
   void Show(const wire::StateInfo& state, std::int64_t now_ns);
+
+  // The load succeeded: its lines, if there were any, end with one of 100 %. arena_bytes: what the
+  // state has taken. A bar stays as it is, for End.
+  void Done(std::uint64_t arena_bytes);
 
   // Wipes the bar, so that what is printed next stands on a clean line.
   void End();
@@ -40,6 +45,9 @@ class Progress {
   std::int64_t line_ns_ = -1;           // when the last line was written
   std::uint64_t tenth_ = 0;             // of the last line
   int phase_ = -1;                      // of the last line
+  std::uint32_t place_ = 0;             // of the last line, in the queue
+  bool is_whole_ = false;               // the last line said 100 %
+  std::string name_;                    // of the state, printable
 };
 
 }  // namespace sticky::stickyctl

@@ -1,6 +1,7 @@
 #include "tools/stickyctl/render_json.h"
 
 #include "base/text.h"
+#include "tools/stickyctl/render_policy.h"
 
 namespace sticky::stickyctl {
 namespace {
@@ -38,6 +39,13 @@ Json StateJson(const wire::StateInfo& state) {
                            {"message", state.failure->message},
                            {"os_code", state.failure->os_code}};
   }
+  const bool is_idle = state.phase == wire::StatePhase::kReady && state.lease_count == 0;
+  json["uid"] = state.uid;
+  json["policy"] = PolicyJson(state.policy);
+  json["idle_ms"] = is_idle ? Json(state.idle_ms) : Json(nullptr);
+  json["queue_place"] = state.queue_place > 0 ? Json(state.queue_place) : Json(nullptr);
+  json["wanted_bytes"] = state.wanted_bytes;
+  json["closed"] = state.closed;
   return json;
 }
 
@@ -57,7 +65,8 @@ Json LeasesJson(const std::vector<wire::LeaseInfo>& leases) {
                         {"uid", lease.uid},
                         {"age_ms", lease.age_ms},
                         {"hold", lease.hold},
-                        {"command", lease.command}});
+                        {"command", lease.command},
+                        {"job", lease.job.empty() ? Json(nullptr) : Json(lease.job)}});
   }
   return list;
 }
@@ -80,7 +89,26 @@ Json StatusJson(const wire::StatusReply& status) {
   json["lease_count"] = status.lease_count;
   json["connection_count"] = status.connection_count;
   json["connection_count_max"] = status.connection_count_max;
+  json["draining"] = status.draining;
+  json["queue_count"] = status.queue_count;
+  json["load_count"] = status.load_count;
+  json["attach_total"] = status.attach_total;
+  json["evict_total"] = status.evict_total;
+  json["refusal_total"] = status.refusal_total;
   return json;
+}
+
+Json EventJson(const wire::Event& event) {
+  Json document = Document();
+  document["sequence"] = event.sequence;
+  document["time_ms"] = event.time_ms;
+  document["kind"] = wire::Name(event.kind);
+  document["state"] = event.state.empty() ? Json(nullptr) : Json(event.state);
+  document["epoch"] = event.epoch;
+  document["uid"] = event.uid;
+  document["pid"] = event.pid;
+  document["text"] = event.text;
+  return document;
 }
 
 void AddStaleness(const Staleness& staleness, Json& state) {

@@ -31,6 +31,8 @@ Json StateJson(const wire::StateInfo& state);
 Json StatesJson(const std::vector<wire::StateInfo>& states);
 Json LeasesJson(const std::vector<wire::LeaseInfo>& leases);
 Json StatusJson(const wire::StatusReply& status);
+// A whole document: events are printed one a line.
+Json EventJson(const wire::Event& event);
 // Adds "stale" (null: unknown) and "stale_reason" to a state.
 void AddStaleness(const Staleness& staleness, Json& state);
 // What the loader wants people to know.

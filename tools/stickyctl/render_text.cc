@@ -1,29 +1,66 @@
 #include "tools/stickyctl/render_text.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <utility>
 
 #include "base/exit_codes.h"
 #include "base/text.h"
+#include "tools/stickyctl/render_policy.h"
 
 namespace sticky::stickyctl {
 namespace {
 
-using Row = std::vector<std::string>;
+// Wide enough for most names and jobs; a table of longer ones stays a table.
+constexpr std::size_t kNameColumns = 128;
+constexpr std::size_t kJobColumns = 40;
+constexpr std::size_t kCommandColumns = 160;
+// Of `ls`, where names and phases are common ones; sources give way, down to a few columns.
+constexpr std::size_t kListColumns = 100;
+constexpr std::size_t kSourceColumnsMin = 16;
 
-std::string Number(std::uint64_t value) {
-  return Format("%llu", static_cast<unsigned long long>(value));
+// What keeps a state, or ends it: "pin, ttl 1 d".
+std::string KeptText(const wire::StateInfo& state) {
+  std::string text;
+  const auto add = [&text](const std::string& what) { text += (text.empty() ? "" : ", ") + what; };
+  if (state.pinned) add("pin");
+  if (state.hold_count > 0) add("held");
+  if (state.policy.idle_ms > 0 && !state.pinned) add("idle " + Duration(state.policy.idle_ms));
+  if (state.policy.ttl_ms > 0) add("ttl " + Duration(state.policy.ttl_ms));
+  return text.empty() ? "-" : text;
 }
 
-// Columns on a terminal, taking every character for one column wide.
-std::size_t Width(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-  }));
+std::string KeptBy(const wire::StateInfo& state, const std::vector<wire::LeaseInfo>& leases,
+                   const UserNames& users) {
+  const std::string holders = HoldersText(leases, users);
+  if (!state.pinned) return holders.empty() ? "-" : holders;
+  return holders.empty() ? "pin" : "pin, " + holders;
 }
 
-std::string Percent(std::uint64_t part, std::uint64_t whole) {
-  if (whole == 0) return "0%";
-  return Format("%.0f%%", 100.0 * static_cast<double>(part) / static_cast<double>(whole));
+std::string LastUsedText(const wire::StateInfo& state) {
+  if (state.lease_count > 0) return "now";
+  if (state.phase != wire::StatePhase::kReady) return "-";
+  return Duration(state.idle_ms) + " ago";
+}
+
+std::string OwnerText(std::uint32_t uid, const UserNames& users) {
+  const std::string name = users(uid);
+  const std::string number = Number(uid);
+  return name == number ? number : name + " (" + number + ")";
+}
+
+std::string Counted(std::uint64_t count, const char* one, const char* many) {
+  return Number(count) + " " + (count == 1 ? one : many);
+}
+
+}  // namespace
+
+std::vector<wire::LeaseInfo> LeasesOn(const std::string& name, std::uint64_t epoch,
+                                      std::vector<wire::LeaseInfo> leases) {
+  std::erase_if(leases, [&](const wire::LeaseInfo& lease) {
+    return lease.state != name || lease.epoch != epoch;
+  });
+  return leases;
 }
 
 std::string PhaseText(const wire::StateInfo& state) {
@@ -31,79 +68,49 @@ std::string PhaseText(const wire::StateInfo& state) {
   if (state.phase == wire::StatePhase::kFilling) {
     text += " " + Percent(state.bytes_done, state.arena_bytes);
   }
+  if (state.queue_place > 0) text += Format(", place %u", state.queue_place);
+  return state.closed ? text + ", closed" : text;
+}
+
+std::string QueueText(const wire::StateInfo& state) {
+  std::string text = Format("place %u of the queue", state.queue_place);
+  if (state.wanted_bytes > 0) text += ", needs " + ByteCount(state.wanted_bytes);
   return text;
 }
 
-std::string KeptBy(const wire::StateInfo& state) {
-  if (state.pinned) return "pin";
-  if (state.hold_count > 0) return Format("%u held", state.hold_count);
-  return "-";
-}
-
-}  // namespace
-
-std::string Duration(std::uint64_t ms) {
-  const std::uint64_t tenths = ms / 100;  // of a second
-  const std::uint64_t minutes = ms / 60'000;
-  const std::uint64_t hours = minutes / 60;
-  if (ms < 1000) return Number(ms) + " ms";
-  if (minutes == 0) return Format("%.1f s", static_cast<double>(tenths) / 10);
-  if (hours == 0) return Number(minutes) + " min";
-  if (hours < 24) return Number(hours) + " h " + Number(minutes % 60) + " min";
-  return Number(hours / 24) + " d " + Number(hours % 24) + " h";
-}
-
-std::string Table(const std::vector<std::string>& headings, const std::vector<Row>& rows) {
-  std::vector<bool> to_the_right;
-  Row titles;
-  for (const std::string& heading : headings) {
-    to_the_right.push_back(heading.starts_with('>'));
-    titles.push_back(to_the_right.back() ? heading.substr(1) : heading);
+std::string HoldersText(const std::vector<wire::LeaseInfo>& leases, const UserNames& users) {
+  constexpr std::size_t kNamedMax = 4;
+  std::string text;
+  std::size_t count = 0;
+  for (const wire::LeaseInfo& lease : leases) {
+    if (!lease.hold || ++count > kNamedMax) continue;
+    text += (text.empty() ? "held by pid " : ", pid ") + Number(lease.pid) + " of user " +
+            users(lease.uid);
   }
-  std::vector<std::size_t> widths(titles.size(), 0);
-  const auto measure = [&](const Row& row) {
-    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], Width(row[i]));
-  };
-  measure(titles);
-  for (const Row& row : rows) measure(row);
-  std::string out;
-  const auto print = [&](const Row& row) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) {
-      const std::string space(widths[i] - Width(row[i]), ' ');
-      line += (i > 0 ? "  " : "") + (to_the_right[i] ? space + row[i] : row[i] + space);
-    }
-    line.erase(line.find_last_not_of(' ') + 1);
-    out += line + "\n";
-  };
-  print(titles);
-  for (const Row& row : rows) print(row);
-  return out;
-}
-
-std::string Fields(const std::vector<std::pair<std::string, std::string>>& fields) {
-  std::size_t width = 0;
-  for (const auto& [key, value] : fields) width = std::max(width, key.size());
-  std::string out;
-  for (const auto& [key, value] : fields) {
-    out += key + ":" + std::string(width - key.size() + 2, ' ') + value + "\n";
-  }
-  return out;
+  if (count > kNamedMax) text += Format(" and %zu more", count - kNamedMax);
+  return text;
 }
 
 std::string StatesText(const std::vector<wire::StateInfo>& states,
                        std::span<const Staleness> staleness) {
   if (states.empty()) return "no states; `stickyctl load TEMPLATE` builds one\n";
-  Row headings = {"NAME", "PHASE", ">SIZE", ">TENSORS", ">LEASES", "KEPT", "AGE", "SOURCE"};
+  Row headings = {"NAME", "PHASE", ">SIZE", ">LEASES", "KEPT", "AGE"};
+  if (!staleness.empty()) headings.emplace_back("STALE");
   std::vector<Row> rows;
-  for (const wire::StateInfo& state : states) {
-    rows.push_back({Printable(state.name), PhaseText(state), ByteCount(state.arena_bytes),
-                    Number(state.tensor_count), Number(state.lease_count), KeptBy(state),
-                    Duration(state.age_ms), Printable(state.source)});
+  for (std::size_t i = 0; i < states.size(); ++i) {
+    const wire::StateInfo& state = states[i];
+    rows.push_back({Cell(state.name, kNameColumns), PhaseText(state), ByteCount(state.arena_bytes),
+                    Number(state.lease_count), KeptText(state), Duration(state.age_ms)});
+    if (!staleness.empty()) {
+      rows.back().emplace_back(i < staleness.size() ? Name(staleness[i].verdict) : "unknown");
+    }
   }
-  if (!staleness.empty()) headings.insert(headings.end() - 1, "STALE");
-  for (std::size_t i = 0; i < std::min(rows.size(), staleness.size()); ++i) {
-    rows[i].insert(rows[i].end() - 1, Name(staleness[i].verdict));
+  Columns columns(headings);
+  for (const Row& row : rows) columns.Measure(row);
+  const std::size_t left = kListColumns - std::min(columns.width() + 2, kListColumns);
+  headings.emplace_back("SOURCE");
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    rows[i].push_back(CellOfEnd(states[i].source, std::max(left, kSourceColumnsMin)));
   }
   return Table(headings, rows);
 }
@@ -114,20 +121,23 @@ std::string StalenessText(const Staleness& staleness) {
     case Staleness::Verdict::kFresh:
       return "stale: no: its files are as they were loaded\n";
     case Staleness::Verdict::kStale:
-      return "stale: yes: " + reason + "; to have it as it is now: evict and load\n";
+      return "stale: yes: " + reason +
+             "; `stickyctl load TEMPLATE --replace` builds it as they are now\n";
     case Staleness::Verdict::kUnknown:
       break;
   }
   return "stale: unknown" + (reason.empty() ? "" : ": " + reason) + "\n";
 }
 
-std::string StateText(const wire::StateInfo& state) {
+std::string StateText(const wire::StateInfo& state, const std::vector<wire::LeaseInfo>& leases,
+                      const UserNames& users) {
   const auto hex = [](const std::optional<Digest>& digest) {
     return digest ? ToHex(*digest) : std::string("-");
   };
-  std::vector<std::pair<std::string, std::string>> fields = {
+  FieldList fields = {
       {"name", Printable(state.name)},
       {"phase", PhaseText(state)},
+      {"owner", OwnerText(state.uid, users)},
       {"source", Printable(state.source)},
       {"device", Printable(state.device)},
       {"dtype", Name(state.dtype)},
@@ -135,12 +145,19 @@ std::string StateText(const wire::StateInfo& state) {
       {"tensors", Number(state.tensor_count)},
       {"huge pages", state.huge_pages.empty() ? "-" : Printable(state.huge_pages)},
       {"leases", Number(state.lease_count)},
-      {"kept by", KeptBy(state)},
+      {"last used", LastUsedText(state)},
+      {"kept by", KeptBy(state, leases, users)},
       {"epoch", Number(state.epoch)},
       {"age", Duration(state.age_ms)},
       {"load took", state.load_ms == 0 ? "-" : Duration(state.load_ms)},
       {"content digest", hex(state.content_digest)},
       {"template digest", hex(state.template_digest)}};
+  for (auto& field : PolicyFields(state.policy, users)) fields.push_back(std::move(field));
+  if (state.queue_place > 0) fields.emplace_back("waits at", QueueText(state));
+  if (state.closed) {
+    fields.emplace_back("closed", "takes no new leases; `stickyctl drain " + Printable(state.name) +
+                                      " --resume` ends that");
+  }
   if (state.failure) {
     fields.emplace_back("failure", std::string(Name(state.failure->code)) + ": " +
                                        Printable(state.failure->message));
@@ -148,34 +165,47 @@ std::string StateText(const wire::StateInfo& state) {
   return Fields(fields);
 }
 
-std::string LeasesText(const std::vector<wire::LeaseInfo>& leases) {
+std::string LeasesText(const std::vector<wire::LeaseInfo>& leases, const UserNames& users) {
   if (leases.empty()) return "no leases\n";
   std::vector<Row> rows;
   for (const wire::LeaseInfo& lease : leases) {
-    rows.push_back({Number(lease.lease_id), Printable(lease.state), Number(lease.epoch),
-                    Number(lease.pid), Number(lease.uid), Duration(lease.age_ms),
-                    lease.hold ? "hold" : "use", Printable(lease.command)});
+    rows.push_back({Number(lease.lease_id), Cell(lease.state, kNameColumns), Number(lease.epoch),
+                    Number(lease.pid), users(lease.uid), Duration(lease.age_ms),
+                    lease.hold ? "hold" : "use",
+                    lease.job.empty() ? "-" : Cell(lease.job, kJobColumns),
+                    Cell(lease.command, kCommandColumns)});
   }
-  return Table({">LEASE", "STATE", ">EPOCH", ">PID", ">UID", "AGE", "KIND", "COMMAND"}, rows);
+  return Table({">LEASE", "STATE", ">EPOCH", ">PID", "USER", "AGE", "KIND", "JOB", "COMMAND"},
+               rows);
 }
 
-std::string StatusText(const wire::StatusReply& status) {
+std::string StatusText(const wire::StatusReply& status, const UserNames& users) {
   const std::uint64_t free_bytes =
       status.budget_bytes - std::min(status.used_bytes, status.budget_bytes);
-  return Fields(
-      {{"stickyd", Printable(status.version) + (status.draining ? ", shutting down" : "")},
-       {"pid", Format("%s, user %u, up %s", Number(status.pid).c_str(), status.uid,
-                      Duration(status.uptime_ms).c_str())},
-       {"socket", Printable(status.socket_path)},
-       {"memory", ByteCount(status.used_bytes) + " of " + ByteCount(status.budget_bytes) +
-                      " used (" + Percent(status.used_bytes, status.budget_bytes) + "), " +
-                      ByteCount(free_bytes) + " free"},
-       {"charged to", status.cgroup.empty() ? "-" : "cgroup " + Printable(status.cgroup)},
-       {"states", Number(status.state_count)},
-       {"leases", Number(status.lease_count)},
-       {"connections",
-        Format("%u of at most %u", status.connection_count, status.connection_count_max)},
-       {"device", Printable(status.device) + ", dtype auto means " + Name(status.best_dtype)}});
+  FieldList fields = {{"stickyd", Printable(status.version)}};
+  if (status.draining) {
+    fields.emplace_back("draining",
+                        "no new leases, no new loads; `stickyctl drain --resume` ends that");
+  }
+  const FieldList facts = {
+      {"pid", Format("%s, user %s, up %s", Number(status.pid).c_str(), users(status.uid).c_str(),
+                     Duration(status.uptime_ms).c_str())},
+      {"socket", Printable(status.socket_path)},
+      {"memory", ByteCount(status.used_bytes) + " of " + ByteCount(status.budget_bytes) +
+                     " used (" + Percent(status.used_bytes, status.budget_bytes) + "), " +
+                     ByteCount(free_bytes) + " free"},
+      {"charged to", status.cgroup.empty() ? "-" : "cgroup " + Printable(status.cgroup)},
+      {"states", Number(status.state_count)},
+      {"leases", Number(status.lease_count)},
+      {"loads", Format("%u running, %u in the queue", status.load_count, status.queue_count)},
+      {"connections",
+       Format("%u of at most %u", status.connection_count, status.connection_count_max)},
+      {"since start", Counted(status.attach_total, "attach", "attaches") + ", " +
+                          Counted(status.evict_total, "eviction", "evictions") + " for room, " +
+                          Counted(status.refusal_total, "refusal", "refusals")},
+      {"device", Printable(status.device) + ", dtype auto means " + Name(status.best_dtype)}};
+  fields.insert(fields.end(), facts.begin(), facts.end());
+  return Fields(fields);
 }
 
 std::string NotesText(const wire::ManifestView& manifest) {

@@ -8,34 +8,36 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "flatbuffers/wire_codec.h"
 #include "flatbuffers/wire_manifest.h"
 #include "tools/stickyctl/staleness.h"
+#include "tools/stickyctl/text_table.h"
+#include "tools/stickyctl/user_names.h"
 
 namespace sticky::stickyctl {
-
-// "12 ms", "3.4 s", "5 min", "2 h 10 min", "3 d 4 h".
-std::string Duration(std::uint64_t ms);
-
-// Columns as wide as their widest cell, two blanks between them, no blanks at a line's end. A
-// column whose heading begins with '>' is set to the right.
-std::string Table(const std::vector<std::string>& headings,
-                  const std::vector<std::vector<std::string>>& rows);
-
-// "key:  value" lines with the values below one another.
-std::string Fields(const std::vector<std::pair<std::string, std::string>>& fields);
 
 // `staleness`: of each state, for a column of its own; empty: none was asked for.
 std::string StatesText(const std::vector<wire::StateInfo>& states,
                        std::span<const Staleness> staleness = {});
-std::string StateText(const wire::StateInfo& state);
+// leases: those on this state.
+std::string StateText(const wire::StateInfo& state, const std::vector<wire::LeaseInfo>& leases,
+                      const UserNames& users);
 std::string StalenessText(const Staleness& staleness);
-std::string LeasesText(const std::vector<wire::LeaseInfo>& leases);
-std::string StatusText(const wire::StatusReply& status);
+std::string LeasesText(const std::vector<wire::LeaseInfo>& leases, const UserNames& users);
+std::string StatusText(const wire::StatusReply& status, const UserNames& users);
+
+// Those of `leases` that are on `epoch` of the state `name`.
+std::vector<wire::LeaseInfo> LeasesOn(const std::string& name, std::uint64_t epoch,
+                                      std::vector<wire::LeaseInfo> leases);
+
+// "ready", "filling 33%", "queued, place 2", "ready, closed".
+std::string PhaseText(const wire::StateInfo& state);
+// "place 2 of the queue, needs 4.00 GiB": of a state that is queued.
+std::string QueueText(const wire::StateInfo& state);
+// "held by pid 7 of user alice and pid 8 of user bob": whose holds keep a state; empty: nobody's.
+std::string HoldersText(const std::vector<wire::LeaseInfo>& leases, const UserNames& users);
 // A line for each note of the loader; nothing when there is none.
 std::string NotesText(const wire::ManifestView& manifest);
 std::string ManifestText(const wire::ManifestView& manifest);

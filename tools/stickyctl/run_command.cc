@@ -4,12 +4,14 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 #include <utility>
 #include <vector>
 
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/job.h"
 #include "base/text.h"
 #include "tools/client/daemon_client.h"
 #include "tools/client/prepare_load.h"
@@ -25,7 +27,7 @@ using client::Outcome;
 using client::PreparedLoad;
 
 struct Wish {
-  std::string state;
+  std::string state;  // empty: as the template names it
   std::optional<std::string> template_path;
   std::uint32_t wait_ms = 0;
 };
@@ -37,10 +39,13 @@ Failed Usage(const std::string& what) {
 Outcome<Wish> ReadWish(const Options& options) {
   Wish wish;
   wish.template_path = options.Value("template");
-  if (!options.Has("state")) return Usage("--state NAME is missing: the state to run on");
-  wish.state = *options.Value("state");
-  if (const Status named = wire::CheckStateName(wish.state); !named.ok()) {
-    return Failed{Stage::kUsage, named.error()};
+  wish.state = options.Value("state").value_or("");
+  if (!options.Has("state") && !wish.template_path) {
+    return Usage("--state NAME or --template FILE is missing: the state to run on");
+  }
+  if (options.Has("state")) {
+    const Status named = wire::CheckStateName(wish.state);
+    if (!named.ok()) return Failed{Stage::kUsage, named.error()};
   }
   const bool waits_anyway = wish.template_path && !options.Has("wait");
   STICKY_STEP(const std::uint32_t wait_ms,
@@ -49,23 +54,44 @@ Outcome<Wish> ReadWish(const Options& options) {
   return wish;
 }
 
-// Builds the state when it is not there; joins a load that is under way.
-Outcome<wire::LoadReply> LoadFirst(const Wish& wish, DaemonClient& daemon, Console& console) {
+// Builds the state when it is not there; joins a load that is under way. Gives the state's name.
+Outcome<std::string> LoadFirst(const Wish& wish, DaemonClient& daemon, Console& console) {
   const client::WideDescriptorLimit wide;  // for the load alone: the command gets the old limit
   STICKY_STEP(PreparedLoad load, client::PrepareLoad(*wish.template_path));
-  if (load.made.name != wish.state) {
+  if (!wish.state.empty() && load.made.name != wish.state) {
     return Failed{Stage::kTemplate,
                   Error{Code::kInvalidArgument,
                         "run on '" + wish.state + "': template '" + Escape(*wish.template_path) +
-                            "' makes a state called '" + Escape(load.made.name) + "'"}};
+                            "' makes a state called '" + Escape(load.made.name) +
+                            "'; leave out --state, or give another template"}};
   }
   load.request.wait_ms = wish.wait_ms;
   Progress progress = console.MakeProgress();
   Outcome<wire::LoadReply> reply = daemon.Load(
       load.request, load.files,
       [&progress](const wire::StateInfo& state) { progress.Show(state, MonotonicNs()); });
+  if (reply.ok()) progress.Done(reply.value().state.arena_bytes);
   progress.End();
-  return reply;
+  if (!reply.ok()) return reply.failed();
+  return load.made.name;
+}
+
+// Waits for a load that is under way, showing how far it is.
+Outcome<DaemonClient::Lease> Attach(const Wish& wish, DaemonClient& daemon, Console& console) {
+  wire::AttachRequest attach;
+  attach.state = wish.state;
+  attach.wait_ms = wish.wait_ms;
+  attach.progress = true;
+  attach.job = JobOfThisProcess();
+  Progress progress = console.MakeProgress();
+  Outcome<DaemonClient::Lease> lease = daemon.Attach(
+      attach, [&progress](const wire::StateInfo& state) { progress.Show(state, MonotonicNs()); });
+  if (lease.ok()) {
+    const std::vector<std::uint64_t>& arenas = lease.value().reply.arena_bytes;
+    progress.Done(std::accumulate(arenas.begin(), arenas.end(), std::uint64_t{0}));
+  }
+  progress.End();
+  return lease;
 }
 
 // A copy of `fd` that exec keeps, and that is none of the three standard streams.
@@ -87,16 +113,12 @@ Result<std::string> LeaseText(const UniqueFd& connection, const DaemonClient::Le
 }
 
 Outcome<Ok> TakeLease(const Request& request, Console& console) {
-  STICKY_STEP(const Wish wish, ReadWish(request.options));
+  STICKY_STEP(Wish wish, ReadWish(request.options));
   STICKY_STEP(DaemonClient daemon, DaemonClient::Connect(request.socket));
   if (wish.template_path) {
-    STICKY_STEP(const wire::LoadReply loaded, LoadFirst(wish, daemon, console));
-    static_cast<void>(loaded);
+    STICKY_STEP(wish.state, LoadFirst(wish, daemon, console));
   }
-  wire::AttachRequest attach;
-  attach.state = wish.state;
-  attach.wait_ms = wish.wait_ms;
-  STICKY_STEP(DaemonClient::Lease lease, daemon.Attach(attach));
+  STICKY_STEP(const DaemonClient::Lease lease, Attach(wish, daemon, console));
   // The command may change its folder before it looks.
   std::error_code failure;
   std::filesystem::path socket = std::filesystem::absolute(daemon.path(), failure);

@@ -1,19 +1,17 @@
-// The commands that build, keep and end states: load, hold, evict.
+// The commands that build and keep states: load, hold.
 
 #include <cerrno>
-#include <csignal>
-#include <iterator>
 #include <utility>
 
-#include <poll.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "base/job.h"
 #include "base/text.h"
 #include "tools/client/daemon_client.h"
 #include "tools/client/prepare_load.h"
 #include "tools/stickyctl/commands.h"
 #include "tools/stickyctl/render_text.h"
+#include "tools/stickyctl/signals.h"
 
 namespace sticky::stickyctl {
 namespace {
@@ -34,15 +32,32 @@ Outcome<wire::LoadReply> LoadShowingProgress(DaemonClient& daemon, const Prepare
   Outcome<wire::LoadReply> reply = daemon.Load(
       load.request, load.files,
       [&progress](const wire::StateInfo& state) { progress.Show(state, MonotonicNs()); });
+  if (reply.ok()) progress.Done(reply.value().state.arena_bytes);
   progress.End();
   return reply;
 }
 
+// What a load does about a state of the same name that is there.
+Outcome<wire::Placement> PlacementOf(const Options& options) {
+  const bool replaces = options.Has("replace");
+  const bool in_place = options.Has("in-place");
+  if (replaces && in_place) {
+    return Failed{Stage::kUsage,
+                  Error{Code::kInvalidArgument,
+                        "load: --replace builds the new state beside the old one, --in-place "
+                        "drains the old one first; give one of them"}};
+  }
+  if (replaces) return wire::Placement::kReplace;
+  return in_place ? wire::Placement::kInPlace : wire::Placement::kJoin;
+}
+
 Outcome<wire::LoadReply> LoadOn(const Request& request, const Console& console) {
   STICKY_STEP(const std::uint32_t wait_ms, WaitMs(request, /*wait_by_default=*/false));
+  STICKY_STEP(const wire::Placement placement, PlacementOf(request.options));
   const client::WideDescriptorLimit wide;
   STICKY_STEP(PreparedLoad load, client::PrepareLoad(request.options.operands()[0]));
   load.request.wait_ms = wait_ms;
+  load.request.placement = placement;
   STICKY_STEP(DaemonClient daemon, DaemonClient::Connect(request.socket));
   return LoadShowingProgress(daemon, load, console);
 }
@@ -51,54 +66,13 @@ std::string LoadText(const wire::LoadReply& reply) {
   const wire::StateInfo& state = reply.state;
   const std::string name = "'" + Printable(state.name) + "'";
   if (state.phase != wire::StatePhase::kReady) {
-    return "state " + name + " is " + wire::Name(state.phase) + "; `stickyctl show " +
+    const std::string where = state.queue_place > 0 ? " at " + QueueText(state) : "";
+    return "state " + name + " is " + wire::Name(state.phase) + where + "; `stickyctl show " +
            Printable(state.name) + "` tells how far it is\n";
   }
   return "state " + name + (reply.joined ? " was there already: " : " is ready: ") +
          ByteCount(state.arena_bytes) + Format(", %u tensors", state.tensor_count) +
          (reply.joined ? "" : ", built in " + Duration(state.load_ms)) + "\n";
-}
-
-std::string EvictText(const wire::EvictReply& reply) {
-  const std::string name = "state '" + Printable(reply.state.name) + "'";
-  if (reply.freed) {
-    return name + " is gone: " + ByteCount(reply.state.arena_bytes) + " are free again\n";
-  }
-  if (reply.leases.empty()) {
-    return name + " is closing: nobody leases it any more, but a process still maps it\n";
-  }
-  return name +
-         Format(" drains: no new leases; it goes when the last of %zu ends:\n",
-                reply.leases.size()) +
-         LeasesText(reply.leases);
-}
-
-Outcome<wire::EvictReply> EvictOn(const Request& request, std::uint32_t wait_ms) {
-  const std::string& name = request.options.operands()[0];
-  if (const Status named = wire::CheckStateName(name); !named.ok()) {
-    return Failed{Stage::kUsage, named.error()};
-  }
-  STICKY_STEP(DaemonClient daemon, DaemonClient::Connect(request.socket));
-  return daemon.AskFor<wire::EvictReply>(wire::EvictRequest{name, wait_ms}, wait_ms);
-}
-
-// --- hold ---------------------------------------------------------------------------------------
-
-// The signals that end a hold, as a descriptor. One that was ignored at the start (as under nohup)
-// stays ignored.
-Result<UniqueFd> EndingSignals() {
-  sigset_t set;
-  ::sigemptyset(&set);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP}) {
-    struct sigaction action {};
-    const bool ignored = ::sigaction(number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
-    if (!ignored) ::sigaddset(&set, number);
-  }
-  // NOLINTNEXTLINE(concurrency-mt-unsafe): stickyctl has one thread.
-  if (::sigprocmask(SIG_BLOCK, &set, nullptr) != 0) return ErrnoError("block signals", errno);
-  UniqueFd fd(::signalfd(-1, &set, SFD_CLOEXEC));
-  if (!fd.valid()) return ErrnoError("wait for signals", errno);
-  return fd;
 }
 
 struct Held {
@@ -119,18 +93,16 @@ Outcome<Held> TakeHold(const Request& request, const Console& console) {
   attach.state = load.request.state;
   attach.wait_ms = wait_ms;
   attach.hold = true;
+  attach.job = JobOfThisProcess();
   STICKY_STEP(DaemonClient::Lease lease, daemon.Attach(attach));
   return Held{std::move(daemon), std::move(lease), std::move(loaded)};
 }
 
 // Waits for a signal or for the daemon's end. True: a signal came.
-bool WaitForEnd(DaemonClient& daemon, int signals) {
+bool WaitForEnd(DaemonClient& daemon, const UniqueFd& signals) {
   for (;;) {
-    pollfd ends[] = {{signals, POLLIN, 0}, {daemon.fd(), POLLIN, 0}};
     // No deadline: a hold lasts as long as its owner wants it to.
-    const int count = ::poll(ends, std::size(ends), /*timeout=*/-1);
-    if (count < 0) continue;
-    if (ends[0].revents != 0) return true;
+    if (SignalComesFirst(signals, daemon.fd(), /*timeout_ms=*/-1)) return true;
     if (daemon.Ended()) return false;
   }
 }
@@ -147,35 +119,12 @@ int Load(const Request& request, Console& console) {
   return kExitOk;
 }
 
-int Evict(const Request& request, Console& console) {
-  Outcome<std::uint32_t> wait_ms = WaitMs(request, /*wait_by_default=*/false);
-  if (!wait_ms.ok()) return console.Fail(wait_ms.failed());
-  Outcome<wire::EvictReply> reply = EvictOn(request, wait_ms.value());
-  if (!reply.ok()) return console.Fail(reply.failed());
-  Json document = Document();
-  document["state"] = StateJson(reply.value().state);
-  document["freed"] = reply.value().freed;
-  document["leases"] = LeasesJson(reply.value().leases);
-  // Whoever waits wants it gone; without --wait it is enough that it will go.
-  if (reply.value().freed || wait_ms.value() == 0) {
-    console.Print(document, EvictText(reply.value()));
-    return kExitOk;
-  }
-  const Error late{
-      Code::kUnavailable,
-      Format("evict '%s': it is still there after %.3g s of waiting, and goes when its "
-             "last user ends; wait longer, or end those that `stickyctl leases` shows",
-             reply.value().state.name.c_str(), wait_ms.value() / 1000.0)};
-  if (!console.json()) console.Print(document, EvictText(reply.value()));
-  return console.Fail({Stage::kAnswer, late}, std::move(document));
-}
-
 int Hold(const Request& request, Console& console) {
   Outcome<Held> held = TakeHold(request, console);
   if (!held.ok()) return console.Fail(held.failed());
   DaemonClient& daemon = held.value().daemon;
   const wire::StateInfo& state = held.value().loaded.state;
-  const Result<UniqueFd> signals = EndingSignals();
+  const Result<UniqueFd> signals = SignalsAsDescriptor(kEndingSignals);
   if (!signals.ok()) return console.Fail({Stage::kTalk, signals.error()});
   Json document = Document();
   document["state"] = StateJson(state);
@@ -184,7 +133,7 @@ int Hold(const Request& request, Console& console) {
   document["pid"] = ::getpid();
   console.Print(document, "holding state '" + Printable(state.name) + "' (" +
                               ByteCount(state.arena_bytes) + ") until SIGTERM, SIGINT or SIGHUP\n");
-  if (WaitForEnd(daemon, signals.value().get())) return kExitOk;
+  if (WaitForEnd(daemon, signals.value())) return kExitOk;
   return console.Fail(
       {Stage::kTalk,
        Error{Code::kUnavailable,

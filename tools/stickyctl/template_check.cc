@@ -116,10 +116,10 @@ int TemplateCheck(const Request& request, Console& console) {
   if (!outcome.ok()) return console.Fail(outcome.failed());
   const TemplateReport& report = outcome.value();
   if (report.Fits().value_or(true)) {
-    console.Print(ReportJson(report), ReportText(report));
+    console.Print(ReportJson(report), ReportText(report, UsersOfThisNode()));
     return kExitOk;
   }
-  if (!console.json()) console.Print(ReportJson(report), ReportText(report));
+  if (!console.json()) console.Print(ReportJson(report), ReportText(report, UsersOfThisNode()));
   const Error large{Code::kOutOfMemory,
                     "check '" + report.made.name + "': it needs " + ByteCount(report.needed_bytes) +
                         ", but this node's budget is " + ByteCount(report.budget->budget_bytes) +

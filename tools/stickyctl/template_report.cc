@@ -4,16 +4,10 @@
 #include <utility>
 
 #include "base/text.h"
-#include "tools/stickyctl/render_text.h"
+#include "tools/stickyctl/render_policy.h"
 
 namespace sticky::stickyctl {
 namespace {
-
-using FieldList = std::vector<std::pair<std::string, std::string>>;
-
-std::string Number(std::uint64_t value) {
-  return Format("%llu", static_cast<unsigned long long>(value));
-}
 
 template <typename T>
 Json HexOrNull(const std::optional<T>& digest) {
@@ -21,20 +15,6 @@ Json HexOrNull(const std::optional<T>& digest) {
 }
 
 // --- JSON ---------------------------------------------------------------------------------------
-
-Json PolicyJson(const Policy& policy) {
-  Json labels = Json::object();
-  for (const Label& label : policy.labels) labels[label.key] = label.value;
-  return Json{{"pin", policy.pin},
-              {"idle_ms", policy.idle_ms},
-              {"ttl_ms", policy.ttl_ms},
-              {"priority", policy.priority},
-              {"access", Json{{"mode", Name(policy.access.mode)},
-                              {"users", policy.access.users},
-                              {"groups", policy.access.groups}}},
-              {"labels", std::move(labels)},
-              {"lease_count_max", policy.lease_count_max}};
-}
 
 Json TemplateJson(const TemplateReport& report) {
   const config::Template& made = report.made;
@@ -88,42 +68,9 @@ Json ModelJson(const ModelLook& model) {
 
 // --- text ---------------------------------------------------------------------------------------
 
-std::string Joined(const std::vector<std::uint32_t>& ids) {
-  std::string text;
-  for (const std::uint32_t id : ids) text += (text.empty() ? "" : ", ") + Number(id);
-  return text;
-}
-
-std::string AccessText(const Access& access) {
-  std::string text = Name(access.mode);
-  if (!access.users.empty()) text += "; users " + Joined(access.users);
-  if (!access.groups.empty()) text += "; groups " + Joined(access.groups);
-  return text;
-}
-
-std::string LifetimeText(const Policy& policy) {
-  std::string text = policy.pin ? "pinned" : "not pinned";
-  if (policy.idle_ms > 0) text += ", idle " + Duration(policy.idle_ms);
-  if (policy.ttl_ms > 0) text += ", ttl " + Duration(policy.ttl_ms);
-  return text;
-}
-
 std::string DtypeText(const TemplateReport& report) {
   const std::string dtype = Name(report.made.dtype);
   return report.auto_dtype ? dtype + ": " + Name(*report.auto_dtype) + " here" : dtype;
-}
-
-FieldList PolicyFields(const config::Template& made) {
-  const Policy& policy = made.policy;
-  FieldList fields = {{"lifetime", LifetimeText(policy)},
-                      {"priority", Format("%d", policy.priority)},
-                      {"access", AccessText(policy.access)},
-                      {"build", Name(made.build)}};
-  if (policy.lease_count_max > 0) fields.emplace_back("max leases", Number(policy.lease_count_max));
-  for (const Label& label : policy.labels) {
-    fields.emplace_back("label", Printable(label.key) + ": " + Printable(label.value));
-  }
-  return fields;
 }
 
 std::string FitsText(const TemplateReport& report) {
@@ -146,7 +93,7 @@ std::string Sha256Text(const CheckedFile& file) {
 }
 
 std::string FilesText(const std::vector<CheckedFile>& files) {
-  std::vector<std::vector<std::string>> rows;
+  std::vector<Row> rows;
   for (const CheckedFile& file : files) {
     rows.push_back({Printable(file.name), file.role, Number(file.size_bytes), Sha256Text(file)});
   }
@@ -154,7 +101,7 @@ std::string FilesText(const std::vector<CheckedFile>& files) {
 }
 
 std::string SharesText(const ModelLook& model) {
-  std::vector<std::vector<std::string>> rows;
+  std::vector<Row> rows;
   const auto add = [&rows](const char* where, const std::vector<DtypeShare>& shares) {
     for (const DtypeShare& share : shares) {
       rows.push_back({where, share.dtype, Number(share.tensor_count), Number(share.size_bytes)});
@@ -195,7 +142,7 @@ Json ReportJson(const TemplateReport& report) {
   return document;
 }
 
-std::string ReportText(const TemplateReport& report) {
+std::string ReportText(const TemplateReport& report, const UserNames& users) {
   const config::Template& made = report.made;
   FieldList fields = {{"template", Printable(report.path) + ": is right"},
                       {"name", made.name},
@@ -210,7 +157,8 @@ std::string ReportText(const TemplateReport& report) {
   fields.emplace_back(
       "memory", ByteCount(report.needed_bytes) + " (" + Number(report.needed_bytes) + " bytes)");
   fields.emplace_back("fits", FitsText(report));
-  for (auto& field : PolicyFields(made)) fields.push_back(std::move(field));
+  fields.emplace_back("build", Name(made.build));
+  for (auto& field : PolicyFields(made.policy, users)) fields.push_back(std::move(field));
   fields.emplace_back("template digest", ToHex(report.template_digest));
   if (made.source.expected.digest) {
     fields.emplace_back("expected digest", ToHex(*made.source.expected.digest));

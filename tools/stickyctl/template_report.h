@@ -15,6 +15,7 @@
 #include "config/template.h"
 #include "tools/stickyctl/model_look.h"
 #include "tools/stickyctl/render_json.h"
+#include "tools/stickyctl/user_names.h"
 
 namespace sticky::stickyctl {
 
@@ -50,7 +51,7 @@ struct TemplateReport {
 };
 
 Json ReportJson(const TemplateReport& report);
-std::string ReportText(const TemplateReport& report);
+std::string ReportText(const TemplateReport& report, const UserNames& users);
 
 }  // namespace sticky::stickyctl
 

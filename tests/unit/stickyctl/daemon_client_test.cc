@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 
 #include "base/text.h"
 #include "tests/testing/fake_daemon.h"
@@ -111,6 +112,49 @@ TEST(DaemonClient, AttachWantsADescriptorForEveryArena) {
   const Outcome<DaemonClient::Lease> lease = client.value().Attach(request);
 
   EXPECT_THAT(lease, FailedAt(Stage::kTalk, Code::kCorrupt));
+}
+
+TEST(DaemonClient, AttachTellsTheProgressOfTheLoadThatItWaitsFor) {
+  const testing::SampleState sample;
+  FakeDaemon daemon([&sample](int connection, const wire::Received& received) {
+    wire::StateInfo state;
+    state.name = "a";
+    for (state.bytes_done = 1; state.bytes_done <= 3; ++state.bytes_done) {
+      FakeDaemon::Send(connection, received, wire::LoadProgress{state});
+    }
+    return FakeDaemon::Honest(sample)(connection, received);
+  });
+  Outcome<DaemonClient> client = DaemonClient::Connect(daemon.path());
+  ASSERT_TRUE(client.ok());
+  wire::AttachRequest request;
+  request.state = "a";
+  request.wait_ms = 1000;
+  request.progress = true;
+  std::vector<std::uint64_t> told;
+
+  const Outcome<DaemonClient::Lease> lease = client.value().Attach(
+      request, [&](const wire::StateInfo& state) { told.push_back(state.bytes_done); });
+
+  ASSERT_TRUE(lease.ok()) << lease.failed().error.message;
+  EXPECT_THAT(told, ::testing::ElementsAre(1, 2, 3));
+}
+
+TEST(DaemonClient, ARequestInTwoHalvesIsAnsweredOnceItsDescriptorIsReadable) {
+  FakeDaemon daemon([](int connection, const wire::Received& received) {
+    FakeDaemon::Send(connection, received, wire::EventsReply{{}, 7, 0});
+    return Then::kKeep;
+  });
+  Outcome<DaemonClient> client = DaemonClient::Connect(daemon.path());
+  ASSERT_TRUE(client.ok());
+
+  Outcome<std::uint32_t> id = client.value().Send(wire::EventsRequest{});
+  ASSERT_TRUE(id.ok());
+  pollfd end{client.value().fd(), POLLIN, 0};
+  ASSERT_EQ(::poll(&end, 1, FakeDaemon::kSoonMs), 1);
+  Outcome<wire::EventsReply> reply = client.value().Receive<wire::EventsReply>(id.value());
+
+  ASSERT_TRUE(reply.ok());
+  EXPECT_EQ(reply.value().last, 7U);
 }
 
 TEST(DaemonClient, ALoadSendsAllFilesInOrderAndTellsProgress) {

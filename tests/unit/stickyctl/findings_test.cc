@@ -155,7 +155,8 @@ TEST(Diagnose, ADaemonThatEndsIsNoneToStartWith) {
   NodeFacts facts = Sound();
   facts.daemon.shutting_down = true;
 
-  EXPECT_THAT(Complaints(facts, "daemon"), HasSubstr("warning: it is shutting down"));
+  EXPECT_THAT(Complaints(facts, "daemon"),
+              HasSubstr("warning: it is being drained, or shuts down"));
 }
 
 // --- memory -------------------------------------------------------------------------------------

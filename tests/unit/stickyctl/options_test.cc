@@ -92,6 +92,29 @@ TEST(Options, MistakesAreNamed) {
   EXPECT_THAT(reason(Parse({"--\x1b[2J"})), ::testing::Not(HasSubstr("\x1b")));
 }
 
+TEST(Options, TheLastOperandMayBeMissingWhereTheGrammarSaysSo) {
+  const Grammar grammar = {kSpecs, 1, "NAME", /*command_follows=*/false, /*last_is_optional=*/true};
+
+  EXPECT_TRUE(Options::Parse({}, grammar).value().operands().empty());
+  const std::vector<std::string> one = {"smol"};
+  EXPECT_THAT(Options::Parse(one, grammar).value().operands(), ElementsAre("smol"));
+  const std::vector<std::string> two = {"smol", "b"};
+  EXPECT_THAT(Options::Parse(two, grammar), FailsWith(Code::kInvalidArgument));
+}
+
+TEST(Options, NumbersAreWholeAndNotTooLong) {
+  const auto number = [](const std::string& text) {
+    return Parse({"a", "--state", text}).value().Number("state");
+  };
+
+  EXPECT_EQ(Parse({"a"}).value().Number("state").value(), 0U);
+  EXPECT_EQ(number("17").value(), 17U);
+  EXPECT_EQ(number("999999999999999999").value(), 999'999'999'999'999'999U);
+  for (const char* text : {"", "-1", "1.5", "0x1", "1 ", "9999999999999999999"}) {
+    EXPECT_THAT(number(text), FailsWith(Code::kInvalidArgument)) << text;
+  }
+}
+
 TEST(Options, WaitIsSecondsUpToADay) {
   const auto wait = [](const std::string& word) { return Parse({word, "a"}).value().WaitMs(7); };
 

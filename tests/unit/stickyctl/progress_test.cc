@@ -89,6 +89,68 @@ TEST_F(ProgressTest, ALogGetsAtMostOneLineASecondAndOneATenth) {
   EXPECT_LE(std::count(out_.begin(), out_.end(), '\n'), kSteps / 10 + 11);
 }
 
+wire::StateInfo Queued(std::uint32_t place) {
+  wire::StateInfo state;
+  state.name = "smol";
+  state.phase = wire::StatePhase::kQueued;
+  state.queue_place = place;
+  state.wanted_bytes = 4ULL << 30;
+  return state;
+}
+
+TEST_F(ProgressTest, ABarTellsThePlaceInTheQueue) {
+  Progress progress = Make(/*bar=*/true);
+
+  progress.Show(Queued(2), 0);
+
+  EXPECT_EQ(out_,
+            "\rsmol [........................]   0% place 2 of the queue, needs 4.00 GiB\x1b[K");
+}
+
+TEST_F(ProgressTest, ALogGetsALineForEachNewPlaceInTheQueue) {
+  Progress progress = Make(/*bar=*/false);
+
+  progress.Show(Queued(3), 0);
+  progress.Show(Queued(3), 1);
+  progress.Show(Queued(2), 2);
+  progress.Show(Queued(2), 3);
+
+  EXPECT_EQ(out_,
+            "load 'smol': place 3 of the queue, needs 4.00 GiB\n"
+            "load 'smol': place 2 of the queue, needs 4.00 GiB\n");
+}
+
+TEST_F(ProgressTest, ALogOfALoadThatSucceededEndsWithAllOfIt) {
+  Progress progress = Make(/*bar=*/false);
+  progress.Show(Filling(0, 1000), 0);
+  progress.Show(Filling(900, 1000), 1);
+
+  progress.Done(1000ULL << 20);
+  progress.Done(1000ULL << 20);
+
+  EXPECT_EQ(out_,
+            "load 'smol': 0%, 0 B of 1000.00 MiB\n"
+            "load 'smol': 100%, 1000.00 MiB of 1000.00 MiB\n");
+}
+
+TEST_F(ProgressTest, TheEndIsNotToldTwiceAndNotOfALoadThatSaidNothing) {
+  Progress silent = Make(/*bar=*/false);
+  silent.Done(1 << 20);
+  EXPECT_EQ(out_, "");
+  Progress whole = Make(/*bar=*/false);
+  whole.Show(Filling(1000, 1000), 0);
+
+  whole.Done(1000ULL << 20);
+
+  EXPECT_EQ(out_, "load 'smol': 100%, 1000.00 MiB of 1000.00 MiB\n");
+  out_.clear();
+  Progress bar = Make(/*bar=*/true);
+  bar.Show(Filling(900, 1000), 0);
+  out_.clear();
+  bar.Done(1000ULL << 20);
+  EXPECT_EQ(out_, "") << "a bar is wiped, and what follows says that the state is ready";
+}
+
 TEST_F(ProgressTest, PlanningHasNoNumbersYet) {
   Progress progress = Make(/*bar=*/false);
   wire::StateInfo state;

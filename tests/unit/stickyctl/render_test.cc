@@ -1,6 +1,7 @@
 // What stickyctl prints: the JSON keys that scripts rely on, tables that line up, and nothing that
 // a terminal obeys, whatever a peer calls its things.
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <map>
@@ -11,8 +12,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tools/stickyctl/render_events.h"
 #include "tools/stickyctl/render_json.h"
+#include "tools/stickyctl/render_policy.h"
 #include "tools/stickyctl/render_text.h"
+#include "tools/stickyctl/render_top.h"
 
 namespace sticky::stickyctl {
 namespace {
@@ -47,8 +51,11 @@ wire::LeaseInfo SampleLease() {
           .age_ms = 12,
           .command = "claims",
           .hold = true,
-          .epoch = 7};
+          .epoch = 7,
+          .job = "slurm 77.0"};
 }
+
+std::string Users(std::uint32_t uid) { return uid == 1000 ? "alice" : Number(uid); }
 
 std::vector<std::string> Keys(const Json& json) {
   std::vector<std::string> keys;
@@ -61,17 +68,52 @@ TEST(RenderJson, KeysOfAStateAreStable) {
       Keys(StateJson(SampleState())),
       ElementsAre("name", "phase", "device", "dtype", "source", "content_digest", "template_digest",
                   "epoch", "arena_bytes", "done_bytes", "tensor_count", "lease_count", "hold_count",
-                  "pinned", "huge_pages", "age_ms", "load_ms", "failure"));
+                  "pinned", "huge_pages", "age_ms", "load_ms", "failure", "uid", "policy",
+                  "idle_ms", "queue_place", "wanted_bytes", "closed"));
 }
 
 TEST(RenderJson, KeysOfLeasesAndStatusAreStable) {
-  EXPECT_THAT(Keys(LeasesJson({SampleLease()})[0]),
-              ElementsAre("lease_id", "state", "epoch", "pid", "uid", "age_ms", "hold", "command"));
   EXPECT_THAT(
-      Keys(StatusJson({})),
-      ElementsAre("version", "pid", "uid", "uptime_ms", "daemon_nonce", "socket_path", "cgroup",
-                  "device", "auto_dtype", "shutting_down", "budget_bytes", "used_bytes",
-                  "state_count", "lease_count", "connection_count", "connection_count_max"));
+      Keys(LeasesJson({SampleLease()})[0]),
+      ElementsAre("lease_id", "state", "epoch", "pid", "uid", "age_ms", "hold", "command", "job"));
+  EXPECT_THAT(Keys(StatusJson({})),
+              ElementsAre("version", "pid", "uid", "uptime_ms", "daemon_nonce", "socket_path",
+                          "cgroup", "device", "auto_dtype", "shutting_down", "budget_bytes",
+                          "used_bytes", "state_count", "lease_count", "connection_count",
+                          "connection_count_max", "draining", "queue_count", "load_count",
+                          "attach_total", "evict_total", "refusal_total"));
+}
+
+TEST(RenderJson, APolicyHasItsLabelsAsAnObject) {
+  Policy policy;
+  policy.ttl_ms = 5000;
+  policy.access = {AccessMode::kGroup, {1000}, {50, 51}};
+  policy.labels = {{"team", "blue"}, {"a/b", "\x1b[2J\n"}};
+
+  EXPECT_EQ(Dump(PolicyJson(policy)),
+            R"({"pin":false,"idle_ms":0,"ttl_ms":5000,"priority":0,)"
+            R"("access":{"mode":"group","users":[1000],"groups":[50,51]},)"
+            R"("labels":{"team":"blue","a/b":"\u001b[2J\n"},"lease_count_max":0})");
+}
+
+TEST(RenderJson, WhatDoesNotApplyToAStateIsNull) {
+  wire::StateInfo idle = SampleState();
+  idle.lease_count = 0;
+  idle.idle_ms = 7;
+  wire::StateInfo queued = SampleState();
+  queued.phase = wire::StatePhase::kQueued;
+  queued.queue_place = 2;
+
+  EXPECT_EQ(StateJson(idle)["idle_ms"], 7);
+  EXPECT_EQ(StateJson(idle)["queue_place"], nullptr);
+  EXPECT_EQ(StateJson(SampleState())["idle_ms"], nullptr) << "it is leased";
+  EXPECT_EQ(StateJson(queued)["queue_place"], 2);
+  EXPECT_EQ(LeasesJson({SampleLease()})[0]["job"], "slurm 77.0");
+}
+
+TEST(RenderJson, KeysOfAnEventAreStable) {
+  EXPECT_THAT(Keys(EventJson({})), ElementsAre("schema_version", "sequence", "time_ms", "kind",
+                                               "state", "epoch", "uid", "pid", "text"));
 }
 
 TEST(RenderJson, StalenessIsABooleanOrUnknown) {
@@ -99,7 +141,11 @@ TEST(RenderJson, EveryKeyIsDocumented) {
   AddStaleness({}, state);
 
   const std::vector<std::pair<std::string, Json>> objects = {
-      {"state", state}, {"lease", LeasesJson({SampleLease()})[0]}, {"daemon", StatusJson({})}};
+      {"state", state},
+      {"lease", LeasesJson({SampleLease()})[0]},
+      {"daemon", StatusJson({})},
+      {"event", EventJson({})},
+      {"policy", PolicyJson({})}};
   for (const auto& [object, json] : objects) {
     for (const std::string& key : Keys(json)) {
       EXPECT_THAT(rows[object], HasSubstr("`" + key + "`")) << object;
@@ -142,40 +188,83 @@ TEST(RenderJson, AFailedStateSaysWhy) {
       HasSubstr("\"failure\":{\"code\":\"corrupt\",\"message\":\"short file\",\"os_code\":0}"));
 }
 
-// Every byte, alone and after the escape character: a terminal may be told nothing by them.
-TEST(Render, TextOfOthersIsHarmless) {
+// What a peer may call its things: every byte, alone and after the escape character, and more of
+// them than any table is wide.
+std::string Evil() {
   std::string evil =
       "\x1b[2J\x1b]0;title\x07\r\n\x9b"
       "31m\xc2\x9b"
       "31m\xff\xfe\xe2\x80";
   for (int byte = 1; byte < 256; ++byte) evil += static_cast<char>(byte);
+  return evil + std::string(10'000, 'x');
+}
+
+TEST(Render, TextOfOthersIsHarmless) {
+  const std::string evil = Evil();
   wire::LeaseInfo lease = SampleLease();
-  lease.command = evil;
+  lease.state = lease.command = lease.job = evil;
   wire::StateInfo state = SampleState();
-  state.source = evil;
-  state.huge_pages = evil;
-  state.device = evil;
+  state.name = state.source = state.huge_pages = state.device = evil;
+  state.closed = true;
+  state.policy.labels = {{evil, evil}};
   state.failure = wire::Failure{Code::kInternal, evil, 0};
+  wire::Event event;
+  event.state = event.text = evil;
   wire::StatusReply status;
+  status.cgroup = status.socket_path = status.version = status.device = evil;
   wire::Manifest manifest;
   manifest.state = "smol";
   manifest.arena_bytes = {4096};
-  manifest.notes = {evil};
+  manifest.notes = {evil.substr(0, 300)};  // as long as a manifest takes them
   const std::vector<std::uint8_t> bytes = wire::EncodeManifest(manifest);
   const wire::ManifestView view = wire::ManifestView::Open(bytes).value();
-  status.cgroup = status.socket_path = status.version = status.device = evil;
 
   for (const std::string& text :
-       {LeasesText({lease}), StatesText({state}), StateText(state), StatusText(status),
+       {LeasesText({lease}, Users), StatesText({state}), StateText(state, {lease}, Users),
+        StatusText(status, Users), EventTable().Lines({event}, Users), HoldersText({lease}, Users),
+        TopText({status, {state}}, nullptr, {}, Users),
         StalenessText({Staleness::Verdict::kStale, evil}), StalenessText({{}, evil}),
         NotesText(view), Dump(NotesJson(view)), Dump(LeasesJson({lease})), Dump(StateJson(state)),
-        Dump(StatusJson(status)),
+        Dump(StatusJson(status)), Dump(EventJson(event)),
         Dump(ErrorJson({Stage::kAnswer, Error{Code::kInternal, evil}}))}) {
     for (const char c : text) {
       const auto byte = static_cast<unsigned char>(c);
       EXPECT_TRUE(byte == '\n' || (byte >= 0x20 && byte != 0x7F)) << int{byte} << " in " << text;
     }
     EXPECT_THAT(text, Not(HasSubstr("\xc2\x9b")));
+  }
+}
+
+TEST(Render, JsonOfOthersTextIsOneLineOfAscii) {
+  const std::string evil = Evil();
+  wire::StateInfo state = SampleState();
+  state.name = evil;
+  state.policy.labels = {{evil, evil}};
+  wire::Event event;
+  event.state = event.text = evil;
+
+  for (const std::string& text : {Dump(StateJson(state)), Dump(EventJson(event))}) {
+    for (const char c : text) {
+      EXPECT_TRUE(c >= 0x20 && c < 0x7F) << int{static_cast<unsigned char>(c)};
+    }
+    EXPECT_TRUE(Json::accept(text));
+    EXPECT_THAT(text, HasSubstr(std::string(10'000, 'x'))) << "whole, as scripts want it";
+  }
+}
+
+// One name that is long or has line breaks does not make the table unreadable.
+TEST(Render, ATableOfOthersTextHasOneLineARow) {
+  wire::LeaseInfo lease = SampleLease();
+  lease.state = lease.command = lease.job = Evil();
+  wire::StateInfo state = SampleState();
+  state.name = state.source = Evil();
+
+  for (const std::string& text :
+       {LeasesText({lease, SampleLease()}, Users), StatesText({state, SampleState()})}) {
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 3) << text;
+    for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
+      EXPECT_LT(text.find('\n', at) - at, 600U) << text;
+    }
   }
 }
 
@@ -186,9 +275,17 @@ TEST(RenderText, ColumnsLineUp) {
             "lange\xc3\xbc  12345  x\n");
 }
 
+TEST(RenderText, CellsAreCutBetweenCharacters) {
+  EXPECT_EQ(Cell("short", 5), "short");
+  EXPECT_EQ(Cell("longer", 5), "lo...");
+  EXPECT_EQ(Cell("\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc", 4), "\xc3\xbc...");
+  EXPECT_EQ(CellOfEnd("/models/smol.gguf", 12), "...smol.gguf");
+  EXPECT_EQ(CellOfEnd("\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc\xc3\xbc", 4), "...\xc3\xbc");
+}
+
 TEST(RenderText, AnEmptyListSaysWhatToDo) {
   EXPECT_THAT(StatesText({}), HasSubstr("stickyctl load TEMPLATE"));
-  EXPECT_EQ(LeasesText({}), "no leases\n");
+  EXPECT_EQ(LeasesText({}, Users), "no leases\n");
 }
 
 TEST(RenderText, AStateInATableTellsItsSizeUseAndAge) {
@@ -201,9 +298,139 @@ TEST(RenderText, AStateInATableTellsItsSizeUseAndAge) {
   const std::string text = StatesText({SampleState(), filling});
 
   EXPECT_EQ(text,
-            "NAME  PHASE            SIZE  TENSORS  LEASES  KEPT    AGE    SOURCE\n"
-            "smol  ready        3.00 GiB      273       2  -       1 min  /models/smol.gguf\n"
-            "big   filling 33%  3.00 GiB      273       2  1 held  1 min  /models/smol.gguf\n");
+            "NAME  PHASE            SIZE  LEASES  KEPT  AGE    SOURCE\n"
+            "smol  ready        3.00 GiB       2  -     1 min  /models/smol.gguf\n"
+            "big   filling 33%  3.00 GiB       2  held  1 min  /models/smol.gguf\n");
+}
+
+TEST(RenderText, ATableOfStatesTellsWhatKeepsAndWhatEndsThem) {
+  const auto kept = [](bool pinned, std::uint32_t holds, std::uint64_t idle_ms,
+                       std::uint64_t ttl_ms) {
+    wire::StateInfo state = SampleState();
+    state.pinned = pinned;
+    state.hold_count = holds;
+    state.policy.idle_ms = idle_ms;
+    state.policy.ttl_ms = ttl_ms;
+    return StatesText({state});
+  };
+
+  EXPECT_THAT(kept(true, 0, 0, 0), HasSubstr("  pin   "));
+  EXPECT_THAT(kept(false, 3, 0, 0), HasSubstr("  held  "));
+  EXPECT_THAT(kept(false, 0, 600'000, 0), HasSubstr("  idle 10 min  "));
+  EXPECT_THAT(kept(false, 0, 0, 7'200'000), HasSubstr("  ttl 2 h  "));
+  EXPECT_THAT(kept(true, 1, 600'000, 60'000), HasSubstr("  pin, held, ttl 1 min  "))
+      << "a pinned state does not go when it is idle";
+}
+
+TEST(RenderText, ATableOfStatesMarksClosedAndQueuedOnes) {
+  wire::StateInfo closed = SampleState();
+  closed.closed = true;
+  wire::StateInfo queued = SampleState();
+  queued.phase = wire::StatePhase::kQueued;
+  queued.queue_place = 2;
+
+  const std::string text = StatesText({closed, queued});
+
+  EXPECT_THAT(text, HasSubstr("\nsmol  ready, closed  "));
+  EXPECT_THAT(text, HasSubstr("\nsmol  queued, place 2  "));
+}
+
+TEST(RenderText, ATableOfStatesFitsAHundredColumns) {
+  wire::StateInfo state = SampleState();
+  state.name = "llama-3.1-8b-instruct";
+  state.phase = wire::StatePhase::kFilling;
+  state.arena_bytes = 15ULL << 30;
+  state.bytes_done = 10ULL << 30;
+  state.lease_count = 128;
+  state.policy.idle_ms = 90 * 60'000;
+  state.age_ms = 130 * 60'000;
+  state.source = "/scratch/models/meta-llama/Llama-3.1-8B-Instruct";
+
+  const std::string text = StatesText({SampleState(), state});
+
+  EXPECT_THAT(text, HasSubstr("...1-8B-Instruct\n")) << "a path's end tells more";
+  for (std::size_t at = 0; at < text.size(); at = text.find('\n', at) + 1) {
+    EXPECT_LE(text.find('\n', at) - at, 100U) << text;
+  }
+}
+
+TEST(RenderText, AStateTellsItsOwnerPolicyAndWhoHoldsIt) {
+  wire::StateInfo state = SampleState();
+  state.uid = 1000;
+  state.hold_count = 1;
+  state.policy.priority = -5;
+  state.policy.access.users = {1000, 1001};
+  state.policy.labels = {{"team", "blue"}};
+  state.closed = true;
+
+  const std::string text = StateText(state, {SampleLease()}, Users);
+
+  EXPECT_THAT(text, HasSubstr("\nowner:            alice (1000)\n"));
+  EXPECT_THAT(text, HasSubstr("\nlast used:        now\n"));
+  EXPECT_THAT(text, HasSubstr("\nkept by:          held by pid 4711 of user alice\n"));
+  EXPECT_THAT(text, HasSubstr("\npriority:         -5\n"));
+  EXPECT_THAT(text, HasSubstr("\naccess:           owner; users alice, 1001\n"));
+  EXPECT_THAT(text, HasSubstr("\nlabel:            team: blue\n"));
+  EXPECT_THAT(text, HasSubstr("`stickyctl drain smol --resume`"));
+}
+
+TEST(RenderText, AStateTellsWhenItWasUsedLastAndWhereItWaits) {
+  wire::StateInfo idle = SampleState();
+  idle.lease_count = 0;
+  idle.idle_ms = 600'000;
+  wire::StateInfo queued = idle;
+  queued.phase = wire::StatePhase::kQueued;
+  queued.queue_place = 2;
+  queued.wanted_bytes = 4ULL << 30;
+
+  EXPECT_THAT(StateText(idle, {}, Users), HasSubstr("\nlast used:        10 min ago\n"));
+  EXPECT_THAT(StateText(queued, {}, Users),
+              HasSubstr("\nwaits at:         place 2 of the queue, needs 4.00 GiB\n"));
+}
+
+TEST(RenderText, HoldersAreNamedUpToAFew) {
+  wire::LeaseInfo use = SampleLease();
+  use.hold = false;
+  std::vector<wire::LeaseInfo> leases = {use};
+  EXPECT_EQ(HoldersText(leases, Users), "") << "who only uses it does not hold it";
+
+  for (std::uint64_t pid = 1; pid <= 6; ++pid) {
+    leases.push_back(SampleLease());
+    leases.back().pid = pid;
+  }
+
+  EXPECT_EQ(HoldersText(leases, Users),
+            "held by pid 1 of user alice, pid 2 of user alice, pid 3 of user alice, pid 4 of user "
+            "alice and 2 more");
+}
+
+TEST(RenderText, LeasesTellUserAndJob) {
+  wire::LeaseInfo stranger = SampleLease();
+  stranger.uid = 1001;
+  stranger.job = "";
+  stranger.hold = false;
+
+  EXPECT_EQ(LeasesText({SampleLease(), stranger}, Users),
+            "LEASE  STATE  EPOCH   PID  USER   AGE    KIND  JOB         COMMAND\n"
+            "    9  smol       7  4711  alice  12 ms  hold  slurm 77.0  claims\n"
+            "    9  smol       7  4711  1001   12 ms  use   -           claims\n");
+}
+
+TEST(RenderText, StatusTellsDrainQueueAndTotals) {
+  wire::StatusReply status;
+  status.version = "1.2.3";
+  EXPECT_THAT(StatusText(status, Users), Not(HasSubstr("drain")));
+  status.draining = true;
+  status.load_count = 2;
+  status.queue_count = 3;
+  status.attach_total = 1;
+  status.evict_total = 5;
+
+  const std::string text = StatusText(status, Users);
+
+  EXPECT_THAT(text, HasSubstr("\ndraining:     no new leases, no new loads; `stickyctl drain"));
+  EXPECT_THAT(text, HasSubstr("\nloads:        2 running, 3 in the queue\n"));
+  EXPECT_THAT(text, HasSubstr("\nsince start:  1 attach, 5 evictions for room, 0 refusals\n"));
 }
 
 TEST(RenderText, StatesHaveAColumnForStalenessWhenItWasAskedFor) {
@@ -224,7 +451,9 @@ TEST(RenderText, DurationsAreReadable) {
   EXPECT_EQ(Duration(59'999), "59.9 s");
   EXPECT_EQ(Duration(60'000), "1 min");
   EXPECT_EQ(Duration(2 * 3'600'000 + 600'000), "2 h 10 min");
+  EXPECT_EQ(Duration(2 * 3'600'000), "2 h") << "nothing is said of no minutes";
   EXPECT_EQ(Duration(76 * 3'600'000ULL), "3 d 4 h");
+  EXPECT_EQ(Duration(72 * 3'600'000ULL), "3 d");
 }
 
 }  // namespace

@@ -110,8 +110,9 @@ void CheckDaemon(const NodeFacts& facts, std::vector<Finding>& findings) {
     CheckVersion(facts, "stickyd", daemon.version, findings);
   }
   if (daemon.shutting_down) {
-    findings.push_back({Level::kWarning, "daemon", "it is shutting down and takes no more work",
-                        "wait for the next one"});
+    findings.push_back({Level::kWarning, "daemon",
+                        "it is being drained, or shuts down: it takes no more work",
+                        "`stickyctl drain --resume` ends a drain; else wait for the next daemon"});
   }
   if (facts.library_version) {
     findings.push_back(

@@ -1,0 +1,56 @@
+#include "tools/stickyctl/render_policy.h"
+
+#include <utility>
+
+#include "base/text.h"
+
+namespace sticky::stickyctl {
+namespace {
+
+std::string AccessText(const Access& access, const UserNames& users) {
+  std::string user_list;
+  for (const std::uint32_t uid : access.users) {
+    user_list += (user_list.empty() ? "; users " : ", ") + users(uid);
+  }
+  std::string group_list;
+  for (const std::uint32_t gid : access.groups) {
+    group_list += (group_list.empty() ? "; groups " : ", ") + Number(gid);
+  }
+  return Name(access.mode) + user_list + group_list;
+}
+
+std::string LifetimeText(const Policy& policy) {
+  std::string text = policy.pin ? "pinned" : "not pinned";
+  if (policy.idle_ms > 0) text += ", idle " + Duration(policy.idle_ms);
+  if (policy.ttl_ms > 0) text += ", ttl " + Duration(policy.ttl_ms);
+  return text;
+}
+
+}  // namespace
+
+Json PolicyJson(const Policy& policy) {
+  Json labels = Json::object();
+  for (const Label& label : policy.labels) labels[label.key] = label.value;
+  return Json{{"pin", policy.pin},
+              {"idle_ms", policy.idle_ms},
+              {"ttl_ms", policy.ttl_ms},
+              {"priority", policy.priority},
+              {"access", Json{{"mode", Name(policy.access.mode)},
+                              {"users", policy.access.users},
+                              {"groups", policy.access.groups}}},
+              {"labels", std::move(labels)},
+              {"lease_count_max", policy.lease_count_max}};
+}
+
+FieldList PolicyFields(const Policy& policy, const UserNames& users) {
+  FieldList fields = {{"lifetime", LifetimeText(policy)},
+                      {"priority", Format("%d", policy.priority)},
+                      {"access", AccessText(policy.access, users)}};
+  if (policy.lease_count_max > 0) fields.emplace_back("max leases", Number(policy.lease_count_max));
+  for (const Label& label : policy.labels) {
+    fields.emplace_back("label", Printable(label.key) + ": " + Printable(label.value));
+  }
+  return fields;
+}
+
+}  // namespace sticky::stickyctl

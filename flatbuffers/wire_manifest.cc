@@ -1,7 +1,10 @@
 #include "flatbuffers/wire_manifest.h"
 
 #include <algorithm>
+#include <bitset>
 #include <cstring>
+
+#include <unistd.h>
 
 #include "base/text.h"
 #include "flatbuffers/wire_align.h"
@@ -131,6 +134,28 @@ Status CheckArenas(const fb::Manifest& manifest) {
   return Ok{};
 }
 
+// Whoever opens a file's descriptor must find that file in it and nothing else.
+Status CheckWholeFiles(const fb::Manifest& manifest) {
+  if (!manifest.whole_files()) return Ok{};
+  const auto* tensors = manifest.tensors();
+  const auto* assets = manifest.assets();
+  if (tensors != nullptr && tensors->size() > 0)
+    return Corrupt("a state of whole files has tensors");
+  std::bitset<kArenaCountMax> taken;
+  for (std::uint32_t i = 0; assets != nullptr && i < assets->size(); ++i) {
+    const fb::Asset& asset = *assets->Get(i);
+    if (asset.size_bytes() == 0) continue;
+    const bool fills = asset.size_bytes() == manifest.arena_bytes()->Get(asset.arena());
+    if (!fills || taken.test(asset.arena())) {
+      return CorruptEntry("file", asset.name(), "does not fill an arena of its own");
+    }
+    taken.set(asset.arena());
+  }
+  // Where every file is empty there is still one arena: no state is without.
+  if (std::max<std::size_t>(taken.count(), 1) == manifest.arena_bytes()->size()) return Ok{};
+  return Corrupt("an arena that no file fills");
+}
+
 Status CheckNotes(const fb::Manifest& manifest) {
   const auto* notes = manifest.notes();
   if (notes == nullptr) return Ok{};
@@ -193,6 +218,7 @@ Result<const fb::Manifest*> CheckManifest(std::span<const std::uint8_t> bytes) {
   STICKY_TRY(CheckArenas(manifest));
   STICKY_TRY(CheckEntries(manifest, "tensor", manifest.tensors(), kTensorCountMax));
   STICKY_TRY(CheckEntries(manifest, "asset", manifest.assets(), kAssetCountMax));
+  STICKY_TRY(CheckWholeFiles(manifest));
   STICKY_TRY(CheckNotes(manifest));
   STICKY_TRY(CheckSources(manifest));
   return &manifest;
@@ -269,6 +295,11 @@ Offset<::flatbuffers::Vector<std::uint8_t>> PackDigest(Builder& builder,
   return builder.CreateVector(digest->bytes.data(), digest->bytes.size());
 }
 
+std::uint64_t WholePages(std::uint64_t size_bytes) {
+  const auto page_bytes = static_cast<std::uint64_t>(::getpagesize());
+  return (size_bytes + page_bytes - 1) / page_bytes * page_bytes;
+}
+
 const fb::Manifest& Root(const void* root) { return *static_cast<const fb::Manifest*>(root); }
 
 }  // namespace
@@ -302,8 +333,17 @@ std::vector<std::uint8_t> EncodeManifest(const Manifest& manifest) {
   table.add_daemon_nonce(manifest.daemon_nonce);
   table.add_notes(notes);
   table.add_sources(sources);
+  table.add_whole_files(manifest.whole_files);
   fb::FinishSizePrefixedManifestBuffer(builder, table.Finish());
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
+}
+
+std::uint64_t ArenaMemoryBytes(const Manifest& manifest) {
+  std::uint64_t sum = 0;
+  for (const std::uint64_t size_bytes : manifest.arena_bytes) {
+    sum += manifest.whole_files ? WholePages(size_bytes) : size_bytes;
+  }
+  return sum;
 }
 
 Result<Manifest> DecodeManifest(std::span<const std::uint8_t> bytes) {
@@ -337,6 +377,7 @@ Result<Manifest> DecodeManifest(std::span<const std::uint8_t> bytes) {
     const SourceRef ref = view.source(i);
     out.sources.push_back({std::string(ref.name), ref.size_bytes, ref.modified_ns});
   }
+  out.whole_files = view.whole_files();
   return out;
 }
 
@@ -361,6 +402,8 @@ std::uint64_t ManifestView::arena_bytes(std::uint32_t arena) const {
   STICKY_CHECK(arena < arena_count());
   return Root(root_).arena_bytes()->Get(arena);
 }
+
+bool ManifestView::whole_files() const { return Root(root_).whole_files(); }
 
 std::uint32_t ManifestView::tensor_count() const {
   const auto* tensors = Root(root_).tensors();

@@ -35,6 +35,7 @@ struct State {
   bool huge_pages_wanted = false;
   bool prefault = true;
   std::uint32_t file_count = 0;
+  std::optional<Digest> expect_digest;  // the loader compares it
   std::int64_t asked_ns = 0;
 
   // Who wants it.

@@ -65,7 +65,7 @@ class Coordinator {
   };
   struct Held {  // what there is of a state outside the core
     std::optional<wire::Manifest> draft;
-    std::optional<device::HostArena> arena;
+    std::vector<device::HostArena> arenas;  // as the plan has them; none before there was room
     UniqueFd manifest;
   };
 
@@ -90,7 +90,7 @@ class Coordinator {
   void Perform(AskBorrowers& action);
   void Perform(Log& action);
   Result<std::vector<UniqueFd>> Attachments(const Send& action);
-  Result<std::uint64_t> MakeArena(const AllocateArena& action);
+  Status MakeArenas(const AllocateArena& action);
   Status Seal(const Publish& action);
   void Queue(NodeState::Actions actions);
   void Kill(StateId state);  // its loader, if it has one

@@ -57,7 +57,7 @@ Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Start(Loop& loop, const st
   made->channel_->Send({0, request}, {});
   // So few that their names fit into one frame however long they are.
   constexpr std::size_t kFilesPerPart = 128;
-  static_assert(kFilesPerPart * (wire::kFileNameBytesMax + 64) < wire::kFrameBytesMax);
+  static_assert(kFilesPerPart * (wire::kFileNameBytesMax + 128) < wire::kFrameBytesMax);
   static_assert(wire::kFileCountMax / kFilesPerPart < Connection::kQueueMax);
   for (std::size_t at = 0; at < bundle.files.size();) {
     const std::size_t end = std::min(at + kFilesPerPart, bundle.files.size());
@@ -72,10 +72,12 @@ Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Start(Loop& loop, const st
   return made;
 }
 
-Status LoaderProcess::Fill(int arena_fd, const wire::FillRequest& request) {
+Status LoaderProcess::Fill(std::span<const int> arena_fds, const wire::FillRequest& request) {
   std::vector<UniqueFd> fds;
-  fds.emplace_back(::fcntl(arena_fd, F_DUPFD_CLOEXEC, 0));
-  if (!fds.back().valid()) return ErrnoError("hand the arena to the loader", errno);
+  for (const int fd : arena_fds) {
+    fds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!fds.back().valid()) return ErrnoError("hand an arena to the loader", errno);
+  }
   step_ = Step::kFilling;
   channel_->Send({0, request}, std::move(fds));
   return Ok{};
@@ -111,12 +113,11 @@ void LoaderProcess::OnPlanned(const wire::PlanReply& reply, const std::vector<Un
   if (!view.ok()) return Fail(view.error());
   Result<wire::Manifest> draft = wire::DecodeManifest(view.value().bytes());
   if (!draft.ok()) return Fail(draft.error());
-  const std::vector<std::uint64_t>& arenas = draft.value().arena_bytes;
-  if (arenas.size() != 1 || arenas[0] == 0 || arenas[0] != reply.arena_bytes) {
+  if (wire::ArenaMemoryBytes(draft.value()) != reply.arena_bytes) {
     return Fail(Error{Code::kInternal, "read the loader's plan: its sizes contradict each other"});
   }
   step_ = Step::kPlanned;
-  callbacks_.on_planned(std::move(draft).value());
+  callbacks_.on_planned(std::move(draft).value(), reply.arena_bytes);
 }
 
 void LoaderProcess::Kill() {

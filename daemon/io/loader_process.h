@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -29,7 +30,8 @@ struct FileBundle {
 class LoaderProcess {
  public:
   struct Callbacks {
-    std::function<void(wire::Manifest draft)> on_planned;  // checked: one arena, all inside it
+    // The plan, checked: everything lies inside its arenas, which take `memory_bytes` together.
+    std::function<void(wire::Manifest draft, std::uint64_t memory_bytes)> on_planned;
     std::function<void(const wire::FillProgress& progress)> on_progress;
     std::function<void(const wire::FillReply& reply)> on_filled;
     // Anything else: it said so, died, or broke the protocol. Called at most once.
@@ -42,8 +44,8 @@ class LoaderProcess {
                                                       const wire::PlanRequest& request,
                                                       FileBundle bundle, Callbacks callbacks);
 
-  // The arena to fill; a duplicate of the descriptor is sent.
-  Status Fill(int arena_fd, const wire::FillRequest& request);
+  // The arenas to fill, as the plan has them; duplicates of the descriptors are sent.
+  Status Fill(std::span<const int> arena_fds, const wire::FillRequest& request);
 
   // Ends it; of the callbacks only on_gone follows.
   void Kill();

@@ -7,7 +7,6 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -27,6 +26,7 @@
 #include "base/deadline.h"
 #include "base/text.h"
 #include "daemon/load/load_model.h"
+#include "daemon/load/progress_teller.h"
 #include "daemon/load/sha256_check.h"
 #include "daemon/load/whole_files.h"
 #include "device/host_arena.h"
@@ -193,54 +193,12 @@ int ThreadCount() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kThreadCountMax);
 }
 
-// Says how far the load is, as often as is of use. A coordinator that does not listen right now is
-// not waited for: one that is gone shows when the reply is sent.
-// Thread: any thread, many at once.
-class ProgressTeller {
- public:
-  // checked_bytes: that are read for their SHA-256, beside those that are filled.
-  ProgressTeller(std::uint64_t memory_bytes, std::uint64_t checked_bytes)
-      : memory_bytes_(memory_bytes), checked_bytes_(checked_bytes) {}
-
-  // Bytes that there are by now; of Checked, more bytes.
-  void Present(std::uint64_t bytes) {
-    const std::scoped_lock lock(mutex_);
-    present_ = bytes;
-    Tell();
-  }
-  void Filled(std::uint64_t bytes) {
-    const std::scoped_lock lock(mutex_);
-    present_ = memory_bytes_;
-    filled_ = bytes;
-    Tell();
-  }
-  void Checked(std::uint64_t more_bytes) {
-    const std::scoped_lock lock(mutex_);
-    checked_ += more_bytes;
-    Tell();
-  }
-
- private:
-  void Tell() {
-    const std::int64_t now_ns = MonotonicNs();
-    if (now_ns - told_ns_ < kProgressNs) return;
-    told_ns_ = now_ns;
-    // All the work counts, so that a load that only checks any more is seen to move.
-    const double share = static_cast<double>(filled_ + checked_) /
-                         static_cast<double>(memory_bytes_ + checked_bytes_);
-    const auto done = static_cast<std::uint64_t>(share * static_cast<double>(memory_bytes_));
-    const wire::FillProgress progress{std::min(done, memory_bytes_), present_};
-    static_cast<void>(wire::TrySend(kChannel, wire::Encode({0, progress}), {}));
-  }
-
-  const std::uint64_t memory_bytes_;
-  const std::uint64_t checked_bytes_;
-  std::mutex mutex_;  // guards all below
-  std::uint64_t present_ = 0;
-  std::uint64_t filled_ = 0;
-  std::uint64_t checked_ = 0;
-  std::int64_t told_ns_ = 0;
-};
+// A coordinator that does not listen right now is not waited for: one that is gone shows when the
+// reply is sent.
+void SayProgress(std::uint64_t bytes_done, std::uint64_t bytes_present) {
+  const wire::FillProgress progress{bytes_done, bytes_present};
+  static_cast<void>(wire::TrySend(kChannel, wire::Encode({0, progress}), {}));
+}
 
 // Makes an arena's pages present piece by piece, so that the coordinator sees it go on. before:
 // bytes of the arenas that are done already.
@@ -303,7 +261,7 @@ Status CheckContent(const Job& job, const Digest& found) {
 Result<wire::FillReply> Fill(const Job& job, const Plan& plan) {
   std::uint64_t checked_bytes = 0;
   for (const ExpectedFile& one : job.expected) checked_bytes += one.file.size_bytes;
-  ProgressTeller progress(plan.memory_bytes, checked_bytes);
+  ProgressTeller progress({plan.memory_bytes, checked_bytes, kProgressNs}, SayProgress);
   STICKY_ASSIGN(std::vector<device::Mapping> mappings, ReceiveArenas(plan, progress));
   Sha256Check check(job.expected, ThreadCount(),
                     [&progress](std::uint64_t more_bytes) { progress.Checked(more_bytes); });

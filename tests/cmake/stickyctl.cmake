@@ -1,6 +1,7 @@
 sticky_test(stickyctl_test LABEL unit
   SOURCES unit/stickyctl/daemon_client_test.cc
           unit/stickyctl/findings_test.cc unit/stickyctl/gather_facts_test.cc
+          unit/stickyctl/lent_files_test.cc
           unit/stickyctl/options_test.cc unit/stickyctl/progress_test.cc
           unit/stickyctl/render_test.cc unit/stickyctl/staleness_test.cc
           unit/stickyctl/template_text_test.cc
@@ -19,8 +20,11 @@ sticky_test(stickyctl_doctor_test LABEL integration
 sticky_test(stickyctl_template_test LABEL integration
   SOURCES integration/stickyctl_template_test.cc
   DEPS sticky::test_daemon sticky::weights nlohmann_json::nlohmann_json)
+sticky_test(stickyctl_run_files_test LABEL integration
+  SOURCES integration/stickyctl_run_files_test.cc
+  DEPS sticky::test_daemon nlohmann_json::nlohmann_json)
 foreach(test stickyctl_commands_test stickyctl_exit_codes_test stickyctl_doctor_test
-        stickyctl_template_test)
+        stickyctl_template_test stickyctl_run_files_test)
   add_dependencies(${test} stickyctl stickyd sticky-loader)
 endforeach()
 add_dependencies(stickyctl_commands_test shim_adopt_probe)

@@ -28,3 +28,10 @@ foreach(test stickyctl_commands_test stickyctl_exit_codes_test stickyctl_doctor_
   add_dependencies(${test} stickyctl stickyd sticky-loader)
 endforeach()
 add_dependencies(stickyctl_commands_test shim_adopt_probe)
+
+# Needs packages from PyPI; skips where they cannot be had, and says why.
+find_program(STICKY_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED)
+add_test(NAME FileStatesInPython
+  COMMAND "${STICKY_PYTHON}" -B "${CMAKE_CURRENT_SOURCE_DIR}/integration/file_states_test.py"
+          "${PROJECT_BINARY_DIR}")
+set_tests_properties(FileStatesInPython PROPERTIES LABELS slow TIMEOUT 400 SKIP_RETURN_CODE 77)

@@ -1,7 +1,6 @@
 #include "flatbuffers/wire_manifest.h"
 
 #include <algorithm>
-#include <bitset>
 #include <cstring>
 
 #include <unistd.h>
@@ -141,18 +140,20 @@ Status CheckWholeFiles(const fb::Manifest& manifest) {
   const auto* assets = manifest.assets();
   if (tensors != nullptr && tensors->size() > 0)
     return Corrupt("a state of whole files has tensors");
-  std::bitset<kArenaCountMax> taken;
+  bool taken[kArenaCountMax] = {};
+  std::uint32_t taken_count = 0;
   for (std::uint32_t i = 0; assets != nullptr && i < assets->size(); ++i) {
     const fb::Asset& asset = *assets->Get(i);
     if (asset.size_bytes() == 0) continue;
     const bool fills = asset.size_bytes() == manifest.arena_bytes()->Get(asset.arena());
-    if (!fills || taken.test(asset.arena())) {
+    if (!fills || taken[asset.arena()]) {
       return CorruptEntry("file", asset.name(), "does not fill an arena of its own");
     }
-    taken.set(asset.arena());
+    taken[asset.arena()] = true;
+    ++taken_count;
   }
   // Where every file is empty there is still one arena: no state is without.
-  if (std::max<std::size_t>(taken.count(), 1) == manifest.arena_bytes()->size()) return Ok{};
+  if (std::max(taken_count, 1u) == manifest.arena_bytes()->size()) return Ok{};
   return Corrupt("an arena that no file fills");
 }
 

@@ -10,6 +10,7 @@ usage: file_states_test.py BUILD_FOLDER
 import hashlib
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -19,10 +20,8 @@ import time
 import unittest
 
 BUILD = pathlib.Path(sys.argv[1])
-MODEL = (
-    pathlib.Path(__file__).resolve().parents[1]
-    / "data/golden/models/llama-bias/model.safetensors"
-)
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MODEL = ROOT / "tests/data/golden/models/llama-bias/model.safetensors"
 PACKAGES = ["numpy==1.26.4", "safetensors==0.4.5"]
 SOON_S = 60
 INSTALL_S = 300
@@ -147,6 +146,26 @@ class FileStates(unittest.TestCase):
         tensors = self.lent(TENSORS)
         self.assertEqual(tensors, self.plain(TENSORS))
         self.assertIn("model.embed_tokens.weight float32", tensors)
+
+    def test_the_index_of_the_documentation_finds_what_is_there(self):
+        page = (ROOT / "docs/file-states.md").read_text(encoding="utf-8")
+        for name, program in re.findall(r"^```python\n# (\w+\.py) (.*?)^```", page, re.M | re.S):
+            (self.folder / name).write_text("# " + program, encoding="utf-8")
+        (self.folder / "reference.txt").write_text("ACGTACGTTAGCCATGG\nACGTACGTTAGCCATGC\n")
+        index = self.folder / "index.npy"
+        subprocess.run(
+            [self.python, self.folder / "build_index.py", self.folder / "reference.txt", index],
+            timeout=SOON_S,
+            check=True,
+        )
+        template = self.folder / "genome.yaml"
+        template.write_text("name: genome\nsource: {files: [index.npy]}\n", encoding="utf-8")
+        self.stickyctl("load", template, "--wait")
+
+        command = [self.python, self.folder / "find.py", "{i}", "ACGTACGTTAGCCATGC", "A" * 16]
+        found = self.stickyctl("run", "--as-file", "i=genome/index.npy", "--", *command)
+
+        self.assertEqual(found, "ACGTACGTTAGCCATGC 0 17\n" + "A" * 16 + "\n")
 
     def test_what_is_mapped_is_not_copied(self):
         self.assertEqual(self.lent(MAPPED), "True 0\n")

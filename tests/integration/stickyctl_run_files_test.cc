@@ -217,14 +217,14 @@ TEST_F(RunFiles, WhatCannotBeLentIsSaidBeforeAnythingRuns) {
     const char* word;
     int code;
     const char* says;
-  } const kCases[] = {
+  } const cases[] = {
       {"a=s/b", "{a}", 66, "it has no such file; there are 'a\\x1b[31m'"},
       {"a=m/data", "{a}", 65, "the state is a model"},
       {"a=none/data", "{a}", 66, "no such state"},
       {"a=s/b", "{b}", 64, "no word of the command has {a}"},
       {"a=s", "{a}", 64, "want KEY=STATE/FILE"},
   };
-  for (const auto& one : kCases) {
+  for (const auto& one : cases) {
     SCOPED_TRACE(one.says);
     const CtlResult run = Run({"run", "--as-file", one.as_file, "--", "echo", one.word});
     EXPECT_EQ(run.code, one.code) << run.err;

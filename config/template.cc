@@ -50,6 +50,11 @@ Status ReadMemory(const YamlMapping& top, Template& made) {
   STICKY_ASSIGN(const auto prefault, memory.Bool("prefault"));
   made.huge_pages = huge_pages.value_or(made.huge_pages);
   made.prefault = prefault.value_or(made.prefault);
+  if (made.huge_pages && made.source.kind == SourceKind::kFiles) {
+    return memory.At("huge_pages",
+                     "'memory.huge_pages' is true, but would round the sizes of 'source.files', "
+                     "which are kept as they are: leave it out");
+  }
   return Ok{};
 }
 

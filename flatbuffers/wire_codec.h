@@ -56,7 +56,7 @@ enum class StatePhase : std::int8_t {
   kFailed,        // the load failed; kept for a while so that waiters and `show` can say why
   kQueued,        // the load waits for its turn, or for room in memory
 };
-enum class FileRole : std::int8_t { kWeights = 0, kAsset };
+enum class FileRole : std::int8_t { kWeights = 0, kAsset, kWhole };
 enum class Placement : std::int8_t { kJoin = 0, kReplace, kInPlace };
 enum class EventKind : std::int8_t {
   kLoad = 0,
@@ -135,12 +135,14 @@ struct LoadRequest {
   Policy policy = {};
   Placement placement = Placement::kJoin;
   bool prefault = true;
+  std::optional<Digest> expect_digest = {};
   bool operator==(const LoadRequest&) const = default;
 };
 struct SourceFile {
   std::string name;
   FileRole role = FileRole::kWeights;
   std::uint64_t size_bytes = 0;
+  std::optional<Sha256> sha256 = {};
   bool operator==(const SourceFile&) const = default;
 };
 struct FilesPart {
@@ -307,6 +309,7 @@ struct PlanRequest {
   std::string state;
   DtypeChoice dtype = DtypeChoice::kAuto;
   std::uint32_t file_count = 0;
+  std::optional<Digest> expect_digest = {};
   bool operator==(const PlanRequest&) const = default;
 };
 struct PlanReply {

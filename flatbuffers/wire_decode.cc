@@ -48,6 +48,7 @@ Result<LoadRequest> Unpack(const fb::LoadRequest& table) {
   STICKY_ASSIGN(out.policy, ReadPolicy(table.policy()));
   STICKY_TRY(ReadEnum(table.placement(), fb::Placement::MAX, "placement", out.placement));
   out.prefault = table.prefault();
+  STICKY_TRY(ReadDigest(table.expect_digest(), "expect_digest", out.expect_digest));
   return out;
 }
 
@@ -252,6 +253,7 @@ Result<PlanRequest> Unpack(const fb::PlanRequest& table) {
   STICKY_TRY(ReadStateName(table.state(), out.state));
   STICKY_TRY(ReadDtype(table.dtype(), out.dtype));
   STICKY_TRY(ReadFileCount(table.file_count(), out.file_count));
+  STICKY_TRY(ReadDigest(table.expect_digest(), "expect_digest", out.expect_digest));
   return out;
 }
 

@@ -20,10 +20,11 @@ Offset<fb::LoadRequest> Pack(Builder& builder, const LoadRequest& request) {
   const TextOffset source = PackText(builder, request.source);
   const BytesOffset template_digest = PackDigest(builder, request.template_digest);
   const Offset<fb::Policy> policy = Pack(builder, request.policy);
+  const BytesOffset expect_digest = PackDigest(builder, request.expect_digest);
   return fb::CreateLoadRequest(builder, state, template_digest, source, Pack(request.dtype),
                                request.huge_pages, request.file_count, request.wait_ms,
                                request.hold, policy, static_cast<fb::Placement>(request.placement),
-                               request.prefault);
+                               request.prefault, expect_digest);
 }
 
 Offset<fb::FilesPart> Pack(Builder& builder, const FilesPart& part) {
@@ -179,7 +180,9 @@ Offset<fb::Blob> Pack(Builder& builder, const Blob& blob) {
 
 Offset<fb::PlanRequest> Pack(Builder& builder, const PlanRequest& request) {
   const TextOffset state = PackText(builder, request.state);
-  return fb::CreatePlanRequest(builder, state, Pack(request.dtype), request.file_count);
+  const BytesOffset expect_digest = PackDigest(builder, request.expect_digest);
+  return fb::CreatePlanRequest(builder, state, Pack(request.dtype), request.file_count,
+                               expect_digest);
 }
 
 Offset<fb::PlanReply> Pack(Builder& builder, const PlanReply& reply) {

@@ -134,7 +134,9 @@ Offset<fb::LeaseInfo> Pack(Builder& builder, const LeaseInfo& lease) {
 
 Offset<fb::SourceFile> Pack(Builder& builder, const SourceFile& file) {
   const TextOffset name = PackText(builder, file.name);
-  return fb::CreateSourceFile(builder, name, static_cast<fb::FileRole>(file.role), file.size_bytes);
+  const BytesOffset sha256 = PackDigest(builder, file.sha256);
+  return fb::CreateSourceFile(builder, name, static_cast<fb::FileRole>(file.role), file.size_bytes,
+                              sha256);
 }
 
 Result<Failure> Unpack(const fb::Failure& table) {
@@ -202,6 +204,7 @@ Result<SourceFile> Unpack(const fb::SourceFile& table) {
   STICKY_TRY(ReadFileName(table.name(), out.name));
   STICKY_TRY(ReadEnum(table.role(), fb::FileRole::MAX, "file role", out.role));
   out.size_bytes = table.size_bytes();
+  STICKY_TRY(ReadDigest(table.sha256(), "sha256", out.sha256));
   return out;
 }
 

@@ -18,6 +18,11 @@ BytesOffset PackDigest(Builder& builder, const std::optional<Digest>& digest) {
   return builder.CreateVector(digest->bytes.data(), digest->bytes.size());
 }
 
+BytesOffset PackDigest(Builder& builder, const std::optional<Sha256>& sha256) {
+  if (!sha256.has_value()) return 0;
+  return builder.CreateVector(sha256->bytes.data(), sha256->bytes.size());
+}
+
 Error Corrupt(const char* field, const char* reason) {
   return Error{Code::kCorrupt, Format("decode frame: %s %s", field, reason)};
 }
@@ -62,6 +67,15 @@ Status ReadDigest(const Bytes* bytes, const char* field, Digest& out) {
   STICKY_TRY(ReadDigest(bytes, field, digest));
   if (!digest.has_value()) return Corrupt(field, "is missing");
   out = *digest;
+  return Ok{};
+}
+
+Status ReadDigest(const Bytes* bytes, const char* field, std::optional<Sha256>& out) {
+  if (bytes == nullptr) return Ok{};
+  Sha256 sha256;
+  if (bytes->size() != sha256.bytes.size()) return Corrupt(field, "is not 32 bytes");
+  std::copy(bytes->begin(), bytes->end(), sha256.bytes.begin());
+  out = sha256;
   return Ok{};
 }
 

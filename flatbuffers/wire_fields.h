@@ -36,6 +36,7 @@ using Tables = ::flatbuffers::Vector<::flatbuffers::Offset<T>>;
 // whole answer: it is cut, between two characters.
 TextOffset PackText(Builder& builder, const std::string& text);
 BytesOffset PackDigest(Builder& builder, const std::optional<Digest>& digest);
+BytesOffset PackDigest(Builder& builder, const std::optional<Sha256>& sha256);
 inline fb::DtypeChoice Pack(DtypeChoice choice) { return static_cast<fb::DtypeChoice>(choice); }
 Offset<fb::Failure> Pack(Builder& builder, const Failure& failure);
 Offset<fb::Policy> Pack(Builder& builder, const Policy& policy);
@@ -65,6 +66,7 @@ Status ReadStateName(const Text* text, std::string& out);
 Status ReadFileName(const Text* text, std::string& out);
 Status ReadDigest(const Bytes* bytes, const char* field, std::optional<Digest>& out);
 Status ReadDigest(const Bytes* bytes, const char* field, Digest& out);
+Status ReadDigest(const Bytes* bytes, const char* field, std::optional<Sha256>& out);
 Status ReadDtype(fb::DtypeChoice value, DtypeChoice& out);
 Status ReadArenaBytes(std::uint64_t bytes, std::uint64_t& out);
 Result<StateInfo> ReadState(const fb::StateInfo* table);

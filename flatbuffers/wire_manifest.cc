@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include <unistd.h>
+
 #include "base/text.h"
 #include "flatbuffers/wire_align.h"
 #include "flatbuffers/wire_codec.h"
@@ -131,6 +133,30 @@ Status CheckArenas(const fb::Manifest& manifest) {
   return Ok{};
 }
 
+// Whoever opens a file's descriptor must find that file in it and nothing else.
+Status CheckWholeFiles(const fb::Manifest& manifest) {
+  if (!manifest.whole_files()) return Ok{};
+  const auto* tensors = manifest.tensors();
+  const auto* assets = manifest.assets();
+  if (tensors != nullptr && tensors->size() > 0)
+    return Corrupt("a state of whole files has tensors");
+  bool taken[kArenaCountMax] = {};
+  std::uint32_t taken_count = 0;
+  for (std::uint32_t i = 0; assets != nullptr && i < assets->size(); ++i) {
+    const fb::Asset& asset = *assets->Get(i);
+    if (asset.size_bytes() == 0) continue;
+    const bool fills = asset.size_bytes() == manifest.arena_bytes()->Get(asset.arena());
+    if (!fills || taken[asset.arena()]) {
+      return CorruptEntry("file", asset.name(), "does not fill an arena of its own");
+    }
+    taken[asset.arena()] = true;
+    ++taken_count;
+  }
+  // Where every file is empty there is still one arena: no state is without.
+  if (std::max(taken_count, 1u) == manifest.arena_bytes()->size()) return Ok{};
+  return Corrupt("an arena that no file fills");
+}
+
 Status CheckNotes(const fb::Manifest& manifest) {
   const auto* notes = manifest.notes();
   if (notes == nullptr) return Ok{};
@@ -197,6 +223,7 @@ Result<const fb::Manifest*> CheckManifest(std::span<const std::uint8_t> bytes) {
   STICKY_TRY(CheckArenas(manifest));
   STICKY_TRY(CheckEntries(manifest, "tensor", manifest.tensors(), kTensorCountMax));
   STICKY_TRY(CheckEntries(manifest, "asset", manifest.assets(), kAssetCountMax));
+  STICKY_TRY(CheckWholeFiles(manifest));
   STICKY_TRY(CheckNotes(manifest));
   STICKY_TRY(CheckSources(manifest));
   return &manifest;
@@ -273,6 +300,11 @@ Offset<::flatbuffers::Vector<std::uint8_t>> PackDigest(Builder& builder,
   return builder.CreateVector(digest->bytes.data(), digest->bytes.size());
 }
 
+std::uint64_t WholePages(std::uint64_t size_bytes) {
+  const auto page_bytes = static_cast<std::uint64_t>(::getpagesize());
+  return (size_bytes + page_bytes - 1) / page_bytes * page_bytes;
+}
+
 const fb::Manifest& Root(const void* root) { return *static_cast<const fb::Manifest*>(root); }
 
 }  // namespace
@@ -314,8 +346,17 @@ std::vector<std::uint8_t> EncodeManifest(const Manifest& manifest) {
   table.add_base_digest(base_digest);
   table.add_builder(built_by);
   table.add_cpu(cpu);
+  table.add_whole_files(manifest.whole_files);
   fb::FinishSizePrefixedManifestBuffer(builder, table.Finish());
   return {builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()};
+}
+
+std::uint64_t ArenaMemoryBytes(const Manifest& manifest) {
+  std::uint64_t sum = 0;
+  for (const std::uint64_t size_bytes : manifest.arena_bytes) {
+    sum += manifest.whole_files ? WholePages(size_bytes) : size_bytes;
+  }
+  return sum;
 }
 
 Result<Manifest> DecodeManifest(std::span<const std::uint8_t> bytes) {
@@ -353,6 +394,7 @@ Result<Manifest> DecodeManifest(std::span<const std::uint8_t> bytes) {
   out.base_digest = view.base_digest();
   out.builder = view.builder();
   out.cpu = view.cpu();
+  out.whole_files = view.whole_files();
   return out;
 }
 
@@ -377,6 +419,8 @@ std::uint64_t ManifestView::arena_bytes(std::uint32_t arena) const {
   STICKY_CHECK(arena < arena_count());
   return Root(root_).arena_bytes()->Get(arena);
 }
+
+bool ManifestView::whole_files() const { return Root(root_).whole_files(); }
 
 std::uint32_t ManifestView::tensor_count() const {
   const auto* tensors = Root(root_).tensors();

@@ -71,14 +71,20 @@ struct Manifest {
   std::optional<Digest> base_digest = {};
   std::string builder = {};
   std::string cpu = {};
+  bool whole_files = false;  // a file state
   bool operator==(const Manifest&) const = default;
 };
+
+// What the arenas take of memory together. Files of their own sizes are counted in whole pages; a
+// model's arena as it is planned. Requires sizes of at most kArenaBytesMax.
+std::uint64_t ArenaMemoryBytes(const Manifest& manifest);
 
 // A size-prefixed buffer. Sorts tensors and assets by name as it writes.
 std::vector<std::uint8_t> EncodeManifest(const Manifest& manifest);
 
 // `bytes`: aligned to 8. Checks untrusted bytes completely: layout version, counts, sorted unique
-// names, known dtypes, shapes whose product equals size_bytes, alignment, and ranges inside arenas.
+// names, known dtypes, shapes whose product equals size_bytes, alignment, and ranges inside arenas;
+// of a file state, that each file fills an arena of its own.
 // Errors: kCorrupt with the reason.
 Result<Manifest> DecodeManifest(std::span<const std::uint8_t> bytes);
 
@@ -119,6 +125,10 @@ class ManifestView {
 
   std::uint32_t arena_count() const;
   std::uint64_t arena_bytes(std::uint32_t arena) const;
+
+  // A file state: each asset is a whole file, and its arena's descriptor is that file. An empty
+  // file has no arena: the number of its arena means nothing.
+  bool whole_files() const;
 
   std::uint32_t tensor_count() const;
   TensorRef tensor(std::uint32_t index) const;  // in order of name; index < tensor_count()

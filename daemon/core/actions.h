@@ -66,7 +66,8 @@ struct BundleId {
 enum class Attachment : std::int8_t {
   kNone = 0,
   kManifest,    // the state's manifest
-  kState,       // the manifest and a freshly lent description of each arena
+  kState,       // the manifest and a freshly lent description of each arena, whose size the
+                // outside adds to the reply
   kBuildArena,  // of a BuildArenaReply: that arena, writable
 };
 
@@ -85,9 +86,9 @@ struct StartLoader {  // the outside reports Planned or LoaderFailed
   BundleId bundle;
   wire::PlanRequest request;
 };
-struct AllocateArena {  // and send it to the loader; reports ArenaAllocated or LoaderFailed
+struct AllocateArena {  // those of the plan; for the loader; reports ArenaAllocated or LoaderFailed
   StateId state;
-  std::uint64_t arena_bytes = 0;
+  std::uint64_t arena_bytes = 0;  // what they take together
   bool huge_pages = false;
   bool prefault = true;
 };

@@ -105,7 +105,7 @@ Status NodeState::MayHaveArena(const State& state, std::uint64_t size_bytes) con
     return Error{Code::kInvalidArgument, doing + "another is on its way, or it is committed"};
   }
   if (size_bytes == 0) return Error{Code::kInvalidArgument, doing + "0 bytes are none"};
-  if (state.arenas.size() < wire::kArenaCountMax) return Ok{};
+  if (state.build_arenas.size() < wire::kArenaCountMax) return Ok{};
   return Error{Code::kInvalidArgument,
                doing + Format("it has %u, the most that a state can have", wire::kArenaCountMax)};
 }
@@ -154,10 +154,10 @@ NodeState::Actions NodeState::BuildArenaMade(StateId id, std::int64_t now_ns) {
   if (state == nullptr || !state->builder || !state->IsLoading()) return Settle(now_ns);
   state->is_helped = false;
   state->moved_ns = now_ns;
-  const auto index = static_cast<std::uint32_t>(state->arenas.size() - 1);
+  const auto index = static_cast<std::uint32_t>(state->build_arenas.size() - 1);
   std::erase_if(waiters_, [&](const Waiter& waiter) {
     if (waiter.state != id || waiter.wish != Wish::kArena) return false;
-    const wire::BuildArenaReply reply{index, state->arenas[index]};
+    const wire::BuildArenaReply reply{index, state->build_arenas[index]};
     actions_.emplace_back(
         Send{waiter.connection, {waiter.request_id, reply}, Attachment::kBuildArena, id});
     return true;
@@ -170,7 +170,7 @@ NodeState::Actions NodeState::CommitAsked(ConnectionId connection, std::uint32_t
                                           std::uint32_t tensor_count, std::int64_t now_ns) {
   State* const state = FindBuild(connection);
   const bool can = state != nullptr && state->phase == StatePhase::kFilling && !state->is_helped &&
-                   !state->arenas.empty();
+                   !state->build_arenas.empty();
   if (!can) {
     Refuse(connection, request_id,
            Error{Code::kInvalidArgument,

@@ -104,7 +104,7 @@ void NodeState::GrantAttach(ConnectionId connection, std::uint32_t request_id, S
   if (request.hold) state.holders_to_be.erase(connection);
   ++attach_total_;
   Note(EventKind::kAttach, &state, &peer, request.hold ? "hold" : "", now_ns);
-  const wire::AttachReply reply{lease.value().value, state.epoch, state.arenas};
+  const wire::AttachReply reply{lease.value().value, state.epoch, /*arena_bytes=*/{}};
   actions_.emplace_back(
       Send{connection, {request_id, reply}, Attachment::kState, state.id, lease.value()});
 }

@@ -192,6 +192,7 @@ void NodeState::StartLoad(ConnectionId connection, std::uint32_t request_id,
   state.huge_pages_wanted = request.huge_pages;
   state.prefault = request.prefault;
   state.file_count = request.file_count;
+  state.expect_digest = request.expect_digest;
   state.kept_by_holds = request.hold;
   if (request.hold) state.holders_to_be.insert(connection);
   state.cancelled_when_unwanted = request.wait_ms != 0;
@@ -221,8 +222,9 @@ void NodeState::Launch(State& state, std::int64_t now_ns) {
   state.phase = StatePhase::kPlanning;
   state.moved_ns = now_ns;
   const BundleId bundle = *std::exchange(state.bundle, std::nullopt);
-  actions_.emplace_back(
-      StartLoader{state.id, bundle, wire::PlanRequest{state.name, state.dtype, state.file_count}});
+  actions_.emplace_back(StartLoader{
+      state.id, bundle,
+      wire::PlanRequest{state.name, state.dtype, state.file_count, state.expect_digest}});
 }
 
 NodeState::Actions NodeState::Planned(StateId id, std::uint64_t arena_bytes,

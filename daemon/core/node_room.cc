@@ -94,10 +94,10 @@ bool NodeState::TryPlace(State& state, std::int64_t now_ns) {
   queue_.erase(state.id);
   const std::uint64_t arena_bytes = std::exchange(state.wanted_bytes, 0);
   state.arena_bytes += arena_bytes;
-  state.arenas.push_back(arena_bytes);
   state.phase = StatePhase::kFilling;
   state.moved_ns = now_ns;
   if (state.builder) {
+    state.build_arenas.push_back(arena_bytes);
     state.is_helped = true;
     state.bytes_done = state.bytes_present = 0;
     loaders_.insert(state.id);  // a child that helps, until it is reaped

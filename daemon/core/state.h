@@ -36,6 +36,7 @@ struct State {
   bool huge_pages_wanted = false;
   bool prefault = true;
   std::uint32_t file_count = 0;
+  std::optional<Digest> expect_digest;  // the loader compares it
   std::int64_t asked_ns = 0;
 
   // Who wants it.
@@ -50,15 +51,15 @@ struct State {
   std::string base_name;
   std::optional<Digest> base_digest;
   std::int64_t build_deadline_ns = 0;
-  bool is_helped = false;  // a child makes its pages present, or digests it
+  std::vector<std::uint64_t> build_arenas;  // of each: bytes
+  bool is_helped = false;                   // a child makes its pages present, or digests it
 
   // Its load.
-  std::optional<BundleId> bundle;     // its files, until a loader has them
-  std::optional<StateId> replaces;    // the earlier epoch, drained when this one is published
-  std::optional<StateId> follows;     // the earlier epoch, gone before this one gets memory
-  std::uint64_t wanted_bytes = 0;     // planned, or asked for; while it waits for room
-  std::uint64_t arena_bytes = 0;      // taken from the budget; 0 until there was room
-  std::vector<std::uint64_t> arenas;  // of each arena: bytes
+  std::optional<BundleId> bundle;   // its files, until a loader has them
+  std::optional<StateId> replaces;  // the earlier epoch, drained when this one is published
+  std::optional<StateId> follows;   // the earlier epoch, gone before this one gets memory
+  std::uint64_t wanted_bytes = 0;   // planned, or asked for; while it waits for room
+  std::uint64_t arena_bytes = 0;    // taken from the budget; 0 until there was room
   std::uint32_t tensor_count = 0;
   std::uint64_t bytes_done = 0;
   std::uint64_t bytes_present = 0;

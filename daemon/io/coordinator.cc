@@ -46,6 +46,13 @@ void AddCommands(wire::Body& body) {
   for (wire::LeaseInfo& lease : *leases) lease.command = CommandOf(lease.pid);
 }
 
+// The sizes of the arenas whose descriptors go with a lease.
+void AddArenaSizes(const std::vector<device::HostArena>& arenas, wire::Body& body) {
+  auto* const reply = std::get_if<wire::AttachReply>(&body);
+  if (reply == nullptr) return;
+  for (const device::HostArena& arena : arenas) reply->arena_bytes.push_back(arena.size_bytes());
+}
+
 // Adds files, one descriptor each, to those that a load waits for.
 // Errors: kInvalidArgument for more or fewer descriptors than files, more files than the load
 //   said, or a descriptor of anything but a regular file; the load has no use any more.
@@ -269,7 +276,9 @@ void Coordinator::Do(NodeState::Actions actions) {
 Result<std::vector<UniqueFd>> Coordinator::Attachments(const Send& action) {
   std::vector<UniqueFd> fds;
   if (action.attachment == Attachment::kNone) return fds;
-  const Held& held = held_[action.state];
+  const auto found = held_.find(action.state);
+  if (found == held_.end()) return Error{Code::kInternal, "hand out a state that is not there"};
+  const Held& held = found->second;
   if (action.attachment == Attachment::kBuildArena) {
     const auto& reply = std::get<wire::BuildArenaReply>(action.message.body);
     STICKY_ASSIGN(UniqueFd arena, held.arenas.at(reply.arena).LendWritable());
@@ -304,6 +313,9 @@ void Coordinator::Perform(Send& action) {
     }
     return;
   }
+  if (action.attachment == Attachment::kState) {
+    AddArenaSizes(held_[action.state].arenas, action.message.body);
+  }
   AddCommands(action.message.body);
   client.connection->Send(action.message, std::move(fds).value());
 }
@@ -336,11 +348,10 @@ void Coordinator::Perform(StartLoader& action) {
   FileBundle bundle = std::move(bundles_[action.bundle]);
   bundles_.erase(action.bundle);
   LoaderProcess::Callbacks callbacks = CallbacksFor(id);
-  callbacks.on_planned = [this, id](wire::Manifest draft) {
-    const std::uint64_t arena_bytes = draft.arena_bytes[0];
+  callbacks.on_planned = [this, id](wire::Manifest draft, std::uint64_t memory_bytes) {
     const auto tensor_count = static_cast<std::uint32_t>(draft.tensors.size());
     held_[id].draft = std::move(draft);
-    Do(core_.Planned(id, arena_bytes, tensor_count, MonotonicNs()));
+    Do(core_.Planned(id, memory_bytes, tensor_count, MonotonicNs()));
   };
   Result<std::unique_ptr<LoaderProcess>> loader = LoaderProcess::Start(
       loop_, options_.loader_program, action.request, std::move(bundle), std::move(callbacks));
@@ -351,23 +362,30 @@ void Coordinator::Perform(StartLoader& action) {
   loaders_[id] = std::move(loader).value();
 }
 
-Result<std::uint64_t> Coordinator::MakeArena(const AllocateArena& action) {
+Status Coordinator::MakeArenas(const AllocateArena& action) {
   const auto loader = loaders_.find(action.state);
   if (loader == loaders_.end()) return Error{Code::kInternal, "the loader is gone"};
   Held& held = held_[action.state];
-  STICKY_ASSIGN(
-      device::HostArena arena,
-      device::HostArena::Create(held.draft->state, action.arena_bytes, action.huge_pages));
-  held.arenas.push_back(std::move(arena));
-  STICKY_TRY(loader->second->Fill(held.arenas[0].fd(), {action.arena_bytes, action.prefault}));
-  return action.arena_bytes;
+  if (held.draft->whole_files && action.huge_pages) {
+    return Error{Code::kInvalidArgument,
+                 "memory.huge_pages would round the sizes of files that are kept whole; leave it "
+                 "out, or false"};
+  }
+  std::vector<int> fds;
+  for (const std::uint64_t size_bytes : held.draft->arena_bytes) {
+    STICKY_ASSIGN(device::HostArena arena,
+                  device::HostArena::Create(held.draft->state, size_bytes, action.huge_pages));
+    fds.push_back(arena.fd());
+    held.arenas.push_back(std::move(arena));
+  }
+  return loader->second->Fill(fds, {action.arena_bytes, action.prefault});
 }
 
 void Coordinator::Perform(AllocateArena& action) {
-  const Result<std::uint64_t> made = MakeArena(action);
+  const Status made = MakeArenas(action);
   if (!made.ok()) return Queue(core_.LoaderFailed(action.state, made.error(), MonotonicNs()));
-  Queue(core_.ArenaAllocated(action.state, device::Name(held_[action.state].arenas[0].page_kind()),
-                             MonotonicNs()));
+  const device::PageKind kind = held_[action.state].arenas.front().page_kind();
+  Queue(core_.ArenaAllocated(action.state, device::Name(kind), MonotonicNs()));
 }
 
 Status Coordinator::Seal(const Publish& action) {
@@ -407,12 +425,14 @@ void Coordinator::Perform(FreeArena& action) { held_.erase(action.state); }
 
 void Coordinator::Perform(AskBorrowers& action) {
   bool is_borrowed = false;
-  for (const device::HostArena& arena : held_[action.state].arenas) {
-    const Result<bool> any = arena.HasBorrowers();
-    if (!any.ok()) {  // memory that we cannot ask about is not ours to call free
-      return logger_.Line(Log::Level::kError, Printable(any.error().message));
+  if (const auto found = held_.find(action.state); found != held_.end()) {
+    for (const device::HostArena& arena : found->second.arenas) {
+      const Result<bool> any = arena.HasBorrowers();
+      if (!any.ok()) {  // memory that we cannot ask about is not ours to call free
+        return logger_.Line(Log::Level::kError, Printable(any.error().message));
+      }
+      is_borrowed = is_borrowed || any.value();
     }
-    is_borrowed = is_borrowed || any.value();
   }
   Queue(core_.Borrowers(action.state, is_borrowed, MonotonicNs()));
 }

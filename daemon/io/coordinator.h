@@ -65,7 +65,7 @@ class Coordinator {
   };
   struct Held {  // what there is of a state outside the core
     std::optional<wire::Manifest> draft;
-    std::vector<device::HostArena> arenas;
+    std::vector<device::HostArena> arenas;  // none before there was room
     UniqueFd manifest;
   };
 
@@ -95,7 +95,7 @@ class Coordinator {
   void Perform(AskBorrowers& action);
   void Perform(Log& action);
   Result<std::vector<UniqueFd>> Attachments(const Send& action);
-  Result<std::uint64_t> MakeArena(const AllocateArena& action);
+  Status MakeArenas(const AllocateArena& action);
   Status Seal(const Publish& action);
   Status SealArenas(Held& held);
   // What every child reports, whatever it is for.

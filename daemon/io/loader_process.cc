@@ -71,7 +71,7 @@ Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Start(Loop& loop, const st
   made->channel_->Send({0, request}, {});
   // So few that their names fit into one frame however long they are.
   constexpr std::size_t kFilesPerPart = 128;
-  static_assert(kFilesPerPart * (wire::kFileNameBytesMax + 64) < wire::kFrameBytesMax);
+  static_assert(kFilesPerPart * (wire::kFileNameBytesMax + 128) < wire::kFrameBytesMax);
   static_assert(wire::kFileCountMax / kFilesPerPart < Connection::kQueueMax);
   for (std::size_t at = 0; at < bundle.files.size();) {
     const std::size_t end = std::min(at + kFilesPerPart, bundle.files.size());
@@ -86,7 +86,7 @@ Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Start(Loop& loop, const st
   return made;
 }
 
-Status LoaderProcess::SendArenas(const std::vector<int>& fds, wire::Body request) {
+Status LoaderProcess::SendArenas(std::span<const int> fds, wire::Body request) {
   std::vector<UniqueFd> copies;
   for (const int fd : fds) {
     copies.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
@@ -96,18 +96,17 @@ Status LoaderProcess::SendArenas(const std::vector<int>& fds, wire::Body request
   return Ok{};
 }
 
-Status LoaderProcess::Fill(int arena_fd, const wire::FillRequest& request) {
+Status LoaderProcess::Fill(std::span<const int> arena_fds, const wire::FillRequest& request) {
   step_ = Step::kFilling;
-  return SendArenas({arena_fd}, request);
+  return SendArenas(arena_fds, request);
 }
 
 Status LoaderProcess::Prefault(int arena_fd, std::uint64_t arena_bytes) {
   step_ = Step::kPrefaulting;
-  return SendArenas({arena_fd}, wire::PrefaultRequest{arena_bytes});
+  return SendArenas(std::span(&arena_fd, 1), wire::PrefaultRequest{arena_bytes});
 }
 
-Status LoaderProcess::Digest(const std::vector<int>& arena_fds,
-                             const wire::DigestRequest& request) {
+Status LoaderProcess::Digest(std::span<const int> arena_fds, const wire::DigestRequest& request) {
   step_ = Step::kFilling;
   return SendArenas(arena_fds, request);
 }
@@ -146,12 +145,11 @@ void LoaderProcess::OnPlanned(const wire::PlanReply& reply, const std::vector<Un
   if (!view.ok()) return Fail(view.error());
   Result<wire::Manifest> draft = wire::DecodeManifest(view.value().bytes());
   if (!draft.ok()) return Fail(draft.error());
-  const std::vector<std::uint64_t>& arenas = draft.value().arena_bytes;
-  if (arenas.size() != 1 || arenas[0] == 0 || arenas[0] != reply.arena_bytes) {
+  if (wire::ArenaMemoryBytes(draft.value()) != reply.arena_bytes) {
     return Fail(Error{Code::kInternal, "read the loader's plan: its sizes contradict each other"});
   }
   step_ = Step::kPlanned;
-  callbacks_.on_planned(std::move(draft).value());
+  callbacks_.on_planned(std::move(draft).value(), reply.arena_bytes);
 }
 
 void LoaderProcess::Kill() {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,8 @@ struct FileBundle {
 class LoaderProcess {
  public:
   struct Callbacks {
-    std::function<void(wire::Manifest draft)> on_planned;  // checked: one arena, all inside it
+    // The plan, checked: everything lies inside its arenas, which take `memory_bytes` together.
+    std::function<void(wire::Manifest draft, std::uint64_t memory_bytes)> on_planned;
     std::function<void(const wire::FillProgress& progress)> on_progress;
     std::function<void(const wire::FillReply& reply)> on_filled;  // or digested
     std::function<void()> on_present;                             // what Prefault asked for
@@ -50,10 +52,10 @@ class LoaderProcess {
   // Makes an arena's pages present; on_present follows. A duplicate of the descriptor is sent.
   Status Prefault(int arena_fd, std::uint64_t arena_bytes);
   // Digests sealed arenas; on_progress and on_filled follow. Duplicates are sent.
-  Status Digest(const std::vector<int>& arena_fds, const wire::DigestRequest& request);
+  Status Digest(std::span<const int> arena_fds, const wire::DigestRequest& request);
 
-  // The arena to fill; a duplicate of the descriptor is sent.
-  Status Fill(int arena_fd, const wire::FillRequest& request);
+  // The arenas to fill, as the plan has them; duplicates of the descriptors are sent.
+  Status Fill(std::span<const int> arena_fds, const wire::FillRequest& request);
 
   // Ends it; of the callbacks only on_gone follows.
   void Kill();
@@ -64,7 +66,7 @@ class LoaderProcess {
   explicit LoaderProcess(Callbacks callbacks);
   static Result<std::unique_ptr<LoaderProcess>> Spawn(Loop& loop, const std::string& program,
                                                       Callbacks callbacks);
-  Status SendArenas(const std::vector<int>& fds, wire::Body request);
+  Status SendArenas(std::span<const int> fds, wire::Body request);
   void OnFrame(wire::Frame frame);
   void OnPlanned(const wire::PlanReply& reply, const std::vector<UniqueFd>& fds);
   void OnExit(int status);

@@ -46,7 +46,7 @@ struct FillOptions {
 };
 
 struct FillResult {
-  Digest content_digest;  // of the whole arena, see DigestArena
+  Digest content_digest;  // of the whole arena, see DigestArena; or see FillWholeFiles
   std::uint64_t bytes_read = 0;
 };
 

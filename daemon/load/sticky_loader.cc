@@ -7,7 +7,9 @@
 #include <csignal>
 #include <cstdio>
 #include <memory>
+#include <numeric>
 #include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <utility>
@@ -26,6 +28,9 @@
 #include "base/text.h"
 #include "daemon/load/digest_arena.h"
 #include "daemon/load/load_model.h"
+#include "daemon/load/progress_teller.h"
+#include "daemon/load/sha256_check.h"
+#include "daemon/load/whole_files.h"
 #include "device/host_arena.h"
 #include "flatbuffers/wire_blob.h"
 #include "flatbuffers/wire_manifest.h"
@@ -62,6 +67,15 @@ struct Job {
   wire::PlanRequest request;
   std::vector<std::unique_ptr<FdByteSource>> sources;
   std::vector<weights::SourceFile> files;
+  std::vector<ExpectedFile> expected;  // those of `files` whose SHA-256 is to be checked
+  std::size_t whole_count = 0;         // of `files`: all, or none
+};
+
+// What the files become: a model's one arena, or an arena for each file that is kept whole.
+struct Plan {
+  std::optional<weights::LoadPlan> model;
+  wire::Manifest draft;
+  std::uint64_t memory_bytes = 0;
 };
 
 Result<wire::Received> Receive(std::int64_t wait_ms = kMessageMs) {
@@ -102,6 +116,8 @@ Status AddFiles(Job& job, wire::Received part) {
     STICKY_TRY(CheckFile(file, part.fds[i].get()));
     job.sources.push_back(std::make_unique<FdByteSource>(std::move(part.fds[i]), file.name));
     job.files.push_back({file.name, file.size_bytes, job.sources.back().get()});
+    if (file.sha256) job.expected.push_back({job.files.back(), *file.sha256});
+    job.whole_count += file.role == wire::FileRole::kWhole ? 1 : 0;
   }
   return Ok{};
 }
@@ -118,16 +134,9 @@ Result<Job> ReceiveJob(const wire::Received& first) {
   return job;
 }
 
-wire::Manifest DraftOf(const Job& job, const weights::LoadPlan& plan) {
-  wire::Manifest draft;
-  draft.state = job.request.state;
-  draft.device = "host";
+void DraftModel(const weights::LoadPlan& plan, wire::Manifest& draft) {
   draft.arena_bytes = {plan.arena_bytes};
   draft.notes = plan.notes;
-  for (std::size_t i = 0; i < job.files.size(); ++i) {
-    draft.sources.push_back(
-        {job.files[i].name, job.files[i].size_bytes, job.sources[i]->modified_ns()});
-  }
   for (const weights::PlannedTensor& tensor : plan.tensors) {
     draft.tensors.push_back(
         {tensor.name, tensor.dtype, tensor.shape, 0, tensor.offset, tensor.size_bytes});
@@ -135,74 +144,144 @@ wire::Manifest DraftOf(const Job& job, const weights::LoadPlan& plan) {
   for (const weights::PlannedAsset& asset : plan.assets) {
     draft.assets.push_back({asset.name, 0, asset.offset, asset.bytes.size()});
   }
-  return draft;
+}
+
+// Errors: kInvalidArgument for more files than a state has room for.
+Status DraftWholeFiles(std::span<const weights::SourceFile> files, wire::Manifest& draft) {
+  if (files.size() > wire::kArenaCountMax) {
+    return Error{Code::kInvalidArgument,
+                 Format("plan a load: %zu files are to be kept whole, at most %u are, each in "
+                        "memory of its own; make several states of them, or one archive",
+                        files.size(), wire::kArenaCountMax)};
+  }
+  draft.whole_files = true;
+  draft.arena_bytes = WholeFileArenas(files);
+  std::uint32_t next_arena = 0;
+  for (const weights::SourceFile& file : files) {
+    const std::uint32_t arena = file.size_bytes > 0 ? next_arena++ : 0;
+    draft.assets.push_back({file.name, arena, 0, file.size_bytes});
+  }
+  return Ok{};
+}
+
+Result<Plan> MakePlan(const Job& job) {
+  Plan plan;
+  plan.draft.state = job.request.state;
+  plan.draft.device = "host";
+  for (std::size_t i = 0; i < job.files.size(); ++i) {
+    plan.draft.sources.push_back(
+        {job.files[i].name, job.files[i].size_bytes, job.sources[i]->modified_ns()});
+  }
+  if (job.whole_count > 0) {
+    if (job.whole_count != job.files.size()) {
+      return Error{Code::kInvalidArgument,
+                   Format("plan a load: %zu of %zu files are to be kept whole; all are, or none",
+                          job.whole_count, job.files.size())};
+    }
+    STICKY_TRY(DraftWholeFiles(job.files, plan.draft));
+  } else {
+    weights::PlanOptions options;
+    options.dtype = job.request.dtype;
+    options.best_matrix_dtype = BestMatrixDtype();
+    STICKY_ASSIGN(plan.model, weights::PlanLoad(job.files, options));
+    DraftModel(*plan.model, plan.draft);
+  }
+  plan.memory_bytes = wire::ArenaMemoryBytes(plan.draft);
+  return plan;
 }
 
 int ThreadCount() {
   return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kThreadCountMax);
 }
 
-// Says how far the fill is, as often as is of use. A coordinator that does not listen right now is
-// not waited for: one that is gone shows when the reply is sent.
-class ProgressTeller {
- public:
-  void Tell(const wire::FillProgress& progress) {
-    const std::int64_t now_ns = MonotonicNs();
-    if (now_ns - told_ns_ < kProgressNs) return;
-    told_ns_ = now_ns;
-    static_cast<void>(wire::TrySend(kChannel, wire::Encode({0, progress}), {}));
-  }
+// A coordinator that does not listen right now is not waited for: one that is gone shows when the
+// reply is sent.
+void SayProgress(std::uint64_t bytes_done, std::uint64_t bytes_present) {
+  const wire::FillProgress progress{bytes_done, bytes_present};
+  static_cast<void>(wire::TrySend(kChannel, wire::Encode({0, progress}), {}));
+}
 
- private:
-  std::int64_t told_ns_ = 0;
-};
-
-// Makes the arena's pages present piece by piece, so that the coordinator sees it go on.
-Status Populate(device::Mapping& mapping, std::uint64_t arena_bytes, ProgressTeller& progress) {
+// Makes an arena's pages present piece by piece, so that the coordinator sees it go on. before:
+// bytes of the arenas that are done already.
+Status Populate(device::Mapping& mapping, std::uint64_t before, ProgressTeller& progress) {
   mapping.PreferHugePages();
   constexpr std::uint64_t kPieceBytes = 64u << 20;
+  const std::uint64_t arena_bytes = mapping.bytes().size();
   for (std::uint64_t at = 0; at < arena_bytes;) {
     const std::uint64_t size_bytes = std::min(kPieceBytes, arena_bytes - at);
     STICKY_TRY(mapping.Populate(at, size_bytes));
     at += size_bytes;
-    progress.Tell({0, at});
+    progress.Present(before + at);
   }
   return Ok{};
 }
 
-Result<wire::FillReply> Fill(const Job& job, const weights::LoadPlan& plan) {
+// The arenas that the coordinator has made, mapped for writing.
+Result<std::vector<device::Mapping>> ReceiveArenas(const Plan& plan, ProgressTeller& progress) {
   STICKY_ASSIGN(wire::Received message, Receive(kRoomMs));
   const auto* const request = std::get_if<wire::FillRequest>(&message.message.body);
-  if (request == nullptr || message.fds.size() != 1 || request->arena_bytes != plan.arena_bytes) {
-    return Error{Code::kInternal, "expected an arena of the planned size"};
+  const std::vector<std::uint64_t>& sizes = plan.draft.arena_bytes;
+  if (request == nullptr || message.fds.size() != sizes.size() ||
+      request->arena_bytes != plan.memory_bytes) {
+    return Error{Code::kInternal, "expected arenas of the planned sizes"};
   }
-  STICKY_ASSIGN(device::HostArena arena,
-                device::HostArena::Adopt(std::move(message.fds[0]), request->arena_bytes));
-  STICKY_ASSIGN(device::Mapping mapping,
-                device::Mapping::Writable(arena.fd(), request->arena_bytes));
-  ProgressTeller progress;
-  if (request->prefault) STICKY_TRY(Populate(mapping, request->arena_bytes, progress));
+  std::vector<device::Mapping> mappings;
+  std::uint64_t before = 0;
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    STICKY_ASSIGN(const device::HostArena arena,
+                  device::HostArena::Adopt(std::move(message.fds[i]), sizes[i]));
+    STICKY_ASSIGN(device::Mapping mapping, device::Mapping::Writable(arena.fd(), sizes[i]));
+    if (request->prefault) STICKY_TRY(Populate(mapping, before, progress));
+    before += sizes[i];
+    mappings.push_back(std::move(mapping));
+  }
+  return mappings;
+}
+
+Result<FillResult> FillAll(const Job& job, const Plan& plan, std::vector<device::Mapping>& mappings,
+                           ProgressTeller& progress) {
   FillOptions options;
   options.thread_count = ThreadCount();
-  options.progress = [&](std::uint64_t bytes_done) {
-    progress.Tell({bytes_done, request->arena_bytes});
-  };
-  STICKY_ASSIGN(const FillResult result,
-                FillArena(plan, job.files, mapping.writable_bytes(), options));
-  // mapping and descriptor end here, so that the coordinator can seal
-  return wire::FillReply{result.content_digest, result.bytes_read, mapping.HugeBytes()};
+  options.progress = [&progress](std::uint64_t bytes_done) { progress.Filled(bytes_done); };
+  if (plan.model) {
+    return FillArena(*plan.model, job.files, mappings[0].writable_bytes(), options);
+  }
+  std::vector<std::span<std::uint8_t>> arenas;
+  for (device::Mapping& mapping : mappings) arenas.push_back(mapping.writable_bytes());
+  return FillWholeFiles(job.files, arenas, options);
+}
+
+Status CheckContent(const Job& job, const Digest& found) {
+  const std::optional<Digest>& expected = job.request.expect_digest;
+  if (!expected || *expected == found) return Ok{};
+  return Error{Code::kCorrupt, "check the content: its digest is " + ToHex(found) +
+                                   ", but source.expect.digest says " + ToHex(*expected) +
+                                   ": other files, another dtype or another version of them"};
+}
+
+Result<wire::FillReply> Fill(const Job& job, const Plan& plan) {
+  std::uint64_t checked_bytes = 0;
+  for (const ExpectedFile& one : job.expected) checked_bytes += one.file.size_bytes;
+  ProgressTeller progress({plan.memory_bytes, checked_bytes, kProgressNs}, SayProgress);
+  STICKY_ASSIGN(std::vector<device::Mapping> mappings, ReceiveArenas(plan, progress));
+  Sha256Check check(job.expected, ThreadCount(),
+                    [&progress](std::uint64_t more_bytes) { progress.Checked(more_bytes); });
+  STICKY_ASSIGN(const FillResult result, FillAll(job, plan, mappings, progress));
+  STICKY_TRY(check.Finish());
+  STICKY_TRY(CheckContent(job, result.content_digest));
+  std::uint64_t huge_bytes = 0;
+  for (const device::Mapping& mapping : mappings) huge_bytes += mapping.HugeBytes();
+  // the mappings end here, so that the coordinator can seal
+  return wire::FillReply{result.content_digest, result.bytes_read, huge_bytes};
 }
 
 Status Load(const wire::Received& first) {
   STICKY_ASSIGN(const Job job, ReceiveJob(first));
-  weights::PlanOptions options;
-  options.dtype = job.request.dtype;
-  options.best_matrix_dtype = BestMatrixDtype();
-  STICKY_ASSIGN(const weights::LoadPlan plan, weights::PlanLoad(job.files, options));
+  STICKY_ASSIGN(const Plan plan, MakePlan(job));
   {
-    const std::vector<std::uint8_t> draft = wire::EncodeManifest(DraftOf(job, plan));
+    const std::vector<std::uint8_t> draft = wire::EncodeManifest(plan.draft);
     STICKY_ASSIGN(const UniqueFd fd, device::SealedCopy("plan:" + job.request.state, draft));
-    STICKY_TRY(Say(wire::PlanReply{plan.arena_bytes}, fd.get()));
+    STICKY_TRY(Say(wire::PlanReply{plan.memory_bytes}, fd.get()));
   }
   STICKY_ASSIGN(const wire::FillReply reply, Fill(job, plan));
   return Say(reply);
@@ -217,8 +296,8 @@ Status PrefaultArena(const wire::PrefaultRequest& request, wire::Received& messa
   {
     STICKY_ASSIGN(device::Mapping mapping,
                   device::Mapping::Writable(arena.fd(), request.arena_bytes));
-    ProgressTeller progress;
-    STICKY_TRY(Populate(mapping, request.arena_bytes, progress));
+    ProgressTeller progress({request.arena_bytes, 0, kProgressNs}, SayProgress);
+    STICKY_TRY(Populate(mapping, 0, progress));
   }
   return Say(wire::PrefaultReply{});
 }
@@ -232,7 +311,9 @@ Result<wire::FillReply> DigestArenas(const wire::DigestRequest& request,
   wire::FillReply reply;
   std::vector<Digest> blocks;
   BlockDigester digester;
-  ProgressTeller progress;
+  const std::uint64_t all_bytes =
+      std::accumulate(request.arena_bytes.begin(), request.arena_bytes.end(), std::uint64_t{0});
+  ProgressTeller progress({all_bytes, 0, kProgressNs}, SayProgress);
   for (std::size_t i = 0; i < message.fds.size(); ++i) {
     STICKY_ASSIGN(const device::Mapping mapping,
                   device::Mapping::ReadOnly(message.fds[i].get(), request.arena_bytes[i]));
@@ -242,7 +323,7 @@ Result<wire::FillReply> DigestArenas(const wire::DigestRequest& request,
       blocks.push_back(digester.Finish());
       left = left.subspan(size_bytes);
       reply.bytes_read += size_bytes;
-      progress.Tell({reply.bytes_read, reply.bytes_read});
+      progress.Filled(reply.bytes_read);
     }
     reply.huge_bytes += mapping.HugeBytes();
   }

@@ -1,6 +1,7 @@
 sticky_test(stickyctl_test LABEL unit
   SOURCES unit/stickyctl/daemon_client_test.cc
           unit/stickyctl/findings_test.cc unit/stickyctl/gather_facts_test.cc
+          unit/stickyctl/lent_files_test.cc
           unit/stickyctl/options_test.cc unit/stickyctl/progress_test.cc
           unit/stickyctl/render_test.cc unit/stickyctl/render_top_test.cc
           unit/stickyctl/staleness_test.cc unit/stickyctl/template_text_test.cc
@@ -25,8 +26,19 @@ sticky_test(stickyctl_lives_test LABEL integration
 sticky_test(stickyctl_watch_test LABEL integration
   SOURCES integration/stickyctl_watch_test.cc
   DEPS sticky::test_daemon nlohmann_json::nlohmann_json util)
+sticky_test(stickyctl_run_files_test LABEL integration
+  SOURCES integration/stickyctl_run_files_test.cc
+  DEPS sticky::test_daemon nlohmann_json::nlohmann_json)
 foreach(test stickyctl_commands_test stickyctl_exit_codes_test stickyctl_doctor_test
-        stickyctl_template_test stickyctl_lives_test stickyctl_watch_test)
+        stickyctl_template_test stickyctl_lives_test stickyctl_watch_test
+        stickyctl_run_files_test)
   add_dependencies(${test} stickyctl stickyd sticky-loader)
 endforeach()
 add_dependencies(stickyctl_commands_test shim_adopt_probe)
+
+# Needs packages from PyPI; skips where they cannot be had, and says why.
+find_program(STICKY_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED)
+add_test(NAME FileStatesInPython
+  COMMAND "${STICKY_PYTHON}" -B "${CMAKE_CURRENT_SOURCE_DIR}/integration/file_states_test.py"
+          "${PROJECT_BINARY_DIR}")
+set_tests_properties(FileStatesInPython PROPERTIES LABELS slow TIMEOUT 400 SKIP_RETURN_CODE 77)

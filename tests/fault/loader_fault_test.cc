@@ -24,6 +24,29 @@ using wire::StatePhase;
 
 constexpr std::uint64_t kBigBytes = 384ull << 20;
 
+struct FileToSend {
+  std::string path;
+  wire::FileRole role;
+};
+
+Result<std::uint32_t> SendFiles(WireClient& client, wire::LoadRequest request,
+                                const std::vector<FileToSend>& files) {
+  request.file_count = static_cast<std::uint32_t>(files.size());
+  STICKY_ASSIGN(const std::uint32_t id, client.Send(request));
+  wire::FilesPart part;
+  std::vector<UniqueFd> opened;
+  std::vector<int> fds;
+  for (const FileToSend& file : files) {
+    const std::filesystem::path path(file.path);
+    part.files.push_back({path.filename().string(), file.role, std::filesystem::file_size(path)});
+    opened.emplace_back(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC));
+    fds.push_back(opened.back().get());
+  }
+  STICKY_ASSIGN(const std::uint32_t sent, client.Send(part, fds));
+  static_cast<void>(sent);
+  return id;
+}
+
 // A loader that stops itself before it does anything, then goes on as the real one.
 std::string StoppedLoader() {
   return "#!/bin/sh\nkill -STOP $$\nexec " + ProgramPrefix() +
@@ -46,8 +69,9 @@ class LoaderFault : public ::testing::Test {
     descriptors_before_ = OpenDescriptors(daemon_->pid());
   }
   // The pid of the loader, stopped in `phase`; and the request that waits for its load.
-  pid_t StopLoaderIn(StatePhase phase, WireClient& client, std::uint32_t* request_id) {
-    const Result<std::uint32_t> id = client.SendLoad(LoadRequestFor("m", 60'000), big_);
+  pid_t StopLoaderIn(StatePhase phase, WireClient& client, std::uint32_t* request_id,
+                     wire::FileRole role = wire::FileRole::kWeights) {
+    const Result<std::uint32_t> id = SendFiles(client, LoadRequestFor("m", 60'000), {{big_, role}});
     EXPECT_THAT(id, IsOk());
     *request_id = id.value();
     WireClient watcher = daemon_->Client();
@@ -262,6 +286,13 @@ constexpr Fluent kFluentLiars[] = {
     {"arena", "tensor 'b' is in an arena that is not there"},
     {"two-arenas", "its sizes contradict each other"},
     {"size", "its sizes contradict each other"},
+    {"files-short", "file 'g' does not fill an arena of its own"},
+    {"files-shared", "file 'g' does not fill an arena of its own"},
+    {"files-spare", "an arena that no file fills"},
+    {"files-tensor", "a state of whole files has tensors"},
+    {"files-many", "want 1 to 64 arenas"},
+    {"files-size", "its sizes contradict each other"},
+    {"files-half", "load 'm': seal an arena: only 0 of 8192 bytes are present"},
     {"no-manifest", "it came without its manifest"},
     {"plans-twice", "out of turn"},
     {"holes", "load 'm': seal an arena: only 0 of 8192 bytes are present"},
@@ -324,6 +355,64 @@ TEST_F(LoaderFault, FileCutShortDuringTheLoadFailsTheLoad) {
   ExpectNextLoadSucceeds();
 }
 
+TEST_F(LoaderFault, WholeFileCutShortDuringTheLoadFailsTheLoad) {
+  Start();
+  WireClient client = daemon_->Client();
+  std::uint32_t id = 0;
+  const pid_t loader =
+      StopLoaderIn(StatePhase::kFilling, client, &id, /*role=*/wire::FileRole::kWhole);
+
+  ASSERT_EQ(::truncate(big_.c_str(), 1 << 20), 0);
+  ::kill(loader, SIGCONT);
+
+  const Result<wire::Received> answer = client.Answer(id, 30'000);
+  ASSERT_THAT(answer, FailsWith(Code::kCorrupt));
+  EXPECT_THAT(answer.error().message, HasSubstr("big.safetensors"));
+  ExpectNothingIsLeft();
+  ExpectNextLoadSucceeds();
+}
+
+TEST_F(LoaderFault, WholeFilesBesideAModelsFilesAreRefused) {
+  Start();
+  WireClient client = daemon_->Client();
+
+  const Result<std::uint32_t> id =
+      SendFiles(client, LoadRequestFor("m"),
+                {{small_, wire::FileRole::kWeights}, {big_, wire::FileRole::kWhole}});
+
+  const Result<wire::Received> answer = client.Answer(id.value());
+  ASSERT_THAT(answer, FailsWith(Code::kInvalidArgument));
+  EXPECT_THAT(answer.error().message, HasSubstr("1 of 2 files are to be kept whole"));
+  ExpectNothingIsLeft();
+}
+
+// Two names alike would be one file in the manifest.
+TEST_F(LoaderFault, WholeFilesOfOneNameAreRefused) {
+  Start();
+  WireClient client = daemon_->Client();
+
+  const Result<std::uint32_t> id =
+      SendFiles(client, LoadRequestFor("m"),
+                {{small_, wire::FileRole::kWhole}, {small_, wire::FileRole::kWhole}});
+
+  EXPECT_THAT(client.Answer(id.value()), FailsWith(Code::kCorrupt));
+  ExpectNothingIsLeft();
+}
+
+TEST_F(LoaderFault, WholeFilesInHugePagesAreRefusedWhoeverAsks) {
+  Start();
+  WireClient client = daemon_->Client();
+  wire::LoadRequest request = LoadRequestFor("m");
+  request.huge_pages = true;
+
+  const Result<std::uint32_t> id = SendFiles(client, request, {{small_, wire::FileRole::kWhole}});
+
+  const Result<wire::Received> answer = client.Answer(id.value());
+  ASSERT_THAT(answer, FailsWith(Code::kInvalidArgument));
+  EXPECT_THAT(answer.error().message, HasSubstr("memory.huge_pages"));
+  ExpectNothingIsLeft();
+}
+
 TEST_F(LoaderFault, FileOfAnotherSizeThanTheRequesterSawIsRefused) {
   Start();
   WireClient client = daemon_->Client();
@@ -356,6 +445,29 @@ TEST(LoadBudget, LoadOverBudgetFailsWithBothNumbersBeforeAPageIsTouched) {
   EXPECT_THAT(answer.error().message, HasSubstr("1048576"));
   EXPECT_THAT(answer.error().message, HasSubstr("274877"));
   EXPECT_EQ(client.Status().value().used_bytes, 0u);
+}
+
+TEST(LoadBudget, WholeFilesOverTheBudgetTogetherFailWithBothNumbers) {
+  DaemonOptions options;
+  options.arguments = {"--memory", "1MiB"};
+  const DaemonProcess daemon(options);
+  const std::string half = daemon.folder() / "half";
+  const std::string more = daemon.folder() / "more";
+  WriteText(half, std::string(1u << 19, 'h'));
+  WriteText(more, std::string((1u << 19) + 1, 'm'));  // with the last page, 4095 more
+  WireClient client = daemon.Client();
+
+  const auto load = [&](const std::vector<FileToSend>& files) {
+    return client.Answer(SendFiles(client, LoadRequestFor("m"), files).value());
+  };
+  const Result<wire::Received> both =
+      load({{half, wire::FileRole::kWhole}, {more, wire::FileRole::kWhole}});
+  ASSERT_THAT(both, FailsWith(Code::kOutOfMemory));
+  EXPECT_THAT(both.error().message, HasSubstr("1048576"));
+  EXPECT_THAT(both.error().message, HasSubstr("1052672"));
+  EXPECT_EQ(client.Status().value().used_bytes, 0u);
+  EXPECT_THAT(load({{more, wire::FileRole::kWhole}}), IsOk());
+  EXPECT_EQ(client.Status().value().used_bytes, (1u << 19) + 4096);
 }
 
 TEST(LoadBudget, BudgetIsFreeAgainAfterEviction) {

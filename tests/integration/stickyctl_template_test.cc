@@ -223,15 +223,66 @@ TEST_F(StickyctlTemplate, AModelOfSeveralFilesIsLoadedWithoutAnIndex) {
   EXPECT_EQ(shown["state"]["stale"], nullptr) << "no path to look at, no verdict";
 }
 
-TEST_F(StickyctlTemplate, ALoadOfFilesKeptWholeSaysThatItIsNotThereYet) {
+TEST_F(StickyctlTemplate, MoreFilesKeptWholeThanAStateHoldsAreRefusedWithTheLimit) {
   daemon_.emplace();
-  Write("data.bin", "data");
+  const auto load = [&](int count) {
+    std::string list;
+    for (int i = 0; i < count; ++i) {
+      Write("f" + std::to_string(i), "data");
+      list += (i > 0 ? ", f" : "f") + std::to_string(i);
+    }
+    const std::string name = "of" + std::to_string(count);
+    return Run({"load", "--wait",
+                Write(name + ".yaml", "name: " + name + "\nsource: {files: [" + list + "]}\n")});
+  };
 
-  const CtlResult result =
-      Run({"load", Write("t.yaml", "name: files\nsource: {files: [data.bin]}\n")});
-
+  EXPECT_EQ(load(64).code, 0);
+  const CtlResult result = load(65);
   EXPECT_EQ(result.code, 65);
-  EXPECT_THAT(result.err, HasSubstr("which this version checks but does not load"));
+  EXPECT_THAT(result.err, HasSubstr("has 65 files; at most 64 are kept whole"));
+}
+
+TEST_F(StickyctlTemplate, ALoadHoldsTheFilesAgainstTheirSha256AndPublishesNothingElse) {
+  daemon_.emplace();
+  const std::string hex = Sha256sum(WriteTensors("m.safetensors"));
+  const std::string wrong(64, '0');
+  const auto load = [&](const std::string& kind, const std::string& expected) {
+    return Run({"load", "--wait",
+                Write("t.yaml", "name: a\nsource:\n  " + kind + ": [m.safetensors]\n  expect: " +
+                                    "{sha256: " + expected + "}\n")});
+  };
+
+  for (const char* const kind : {"path", "paths", "files"}) {
+    SCOPED_TRACE(kind);
+    const CtlResult refused = load(kind, wrong);
+    EXPECT_EQ(refused.code, 65);
+    EXPECT_THAT(refused.err, HasSubstr("check 'm.safetensors': its SHA-256 is " + hex));
+    EXPECT_THAT(refused.err, HasSubstr("says " + wrong));
+    EXPECT_EQ(Ask({"show", "a"})["state"]["phase"], "failed");
+    EXPECT_EQ(Run({"run", "--state", "a", "--", "true"}).code, 65);
+    EXPECT_EQ(load(kind, hex).code, 0);
+    EXPECT_EQ(Run({"evict", "a", "--wait"}).code, 0);
+  }
+}
+
+TEST_F(StickyctlTemplate, ALoadHoldsTheContentAgainstItsDigest) {
+  daemon_.emplace();
+  WriteTensors("m.safetensors");
+  const std::string plain = Write("t.yaml", "name: a\nsource: {path: m.safetensors}\n");
+  const auto with = [&](const std::string& digest) {
+    return Write("d.yaml",
+                 "name: b\nsource: {path: m.safetensors, expect: {digest: " + digest + "}}\n");
+  };
+  const std::string found = Ask({"load", plain, "--wait"})["state"]["content_digest"];
+  const std::string wrong(32, '7');
+
+  const CtlResult refused = Run({"load", with(wrong), "--wait"});
+
+  EXPECT_EQ(refused.code, 65);
+  EXPECT_THAT(refused.err, HasSubstr("its digest is " + found));
+  EXPECT_THAT(refused.err, HasSubstr("says " + wrong));
+  EXPECT_EQ(Ask({"show", "b"})["state"]["phase"], "failed");
+  EXPECT_EQ(Run({"load", with(found), "--wait"}).code, 0);
 }
 
 // --- template init ------------------------------------------------------------------------------

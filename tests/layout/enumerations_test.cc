@@ -68,7 +68,8 @@ static_assert(Same(fb::StatePhase::MAX, wire::StatePhase::kQueued), "a phase is 
 
 static_assert(Same(wire::FileRole::kWeights, fb::FileRole::Weights));
 static_assert(Same(wire::FileRole::kAsset, fb::FileRole::Asset));
-static_assert(Same(fb::FileRole::MAX, wire::FileRole::kAsset), "a role is missing above");
+static_assert(Same(fb::FileRole::Whole, wire::FileRole::kWhole));
+static_assert(Same(fb::FileRole::MAX, wire::FileRole::kWhole), "a role is missing above");
 
 static_assert(Same(AccessMode::kOwner, fb::AccessMode::Owner));
 static_assert(Same(AccessMode::kGroup, fb::AccessMode::Group));

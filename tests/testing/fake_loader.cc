@@ -38,7 +38,24 @@ void Say(wire::Body body, const std::vector<int>& fds = {}) {
       wire::SendMessage(kChannel, {0, std::move(body)}, fds, Deadline::AfterMs(kMessageMs)));
 }
 
+// As of two files that are kept whole.
+wire::Manifest PlanOfFiles(const std::string& lie) {
+  wire::Manifest plan;
+  plan.state = "m";
+  plan.device = "host";
+  plan.arena_bytes = {kArenaBytes, kArenaBytes};
+  plan.assets = {{"f", 0, 0, kArenaBytes}, {"g", 1, 0, kArenaBytes}};
+  plan.whole_files = true;
+  if (lie == "files-short") plan.assets[1].size_bytes = 100;
+  if (lie == "files-shared") plan.assets[1].arena = 0;
+  if (lie == "files-spare") plan.assets.pop_back();
+  if (lie == "files-tensor") plan.tensors = {{"a", Dtype::kF32, {16}, 0, 0, 64}};
+  if (lie == "files-many") plan.arena_bytes.resize(wire::kArenaCountMax + 1, kArenaBytes);
+  return plan;
+}
+
 wire::Manifest Plan(const std::string& lie) {
+  if (lie.starts_with("files-")) return PlanOfFiles(lie);
   wire::Manifest plan;
   plan.state = "m";
   plan.device = "host";
@@ -58,7 +75,8 @@ int Lie(const std::string& lie) {
   const std::vector<std::uint8_t> draft = wire::EncodeManifest(Plan(lie));
   const UniqueFd fd = device::SealedCopy("plan", draft).value();
   if (lie == "no-manifest") Say(wire::PlanReply{kArenaBytes});
-  Say(wire::PlanReply{lie == "size" ? kArenaBytes * 2 : kArenaBytes}, {fd.get()});
+  const std::uint64_t said = lie == "files-half" || lie == "size" ? kArenaBytes * 2 : kArenaBytes;
+  Say(wire::PlanReply{said}, {fd.get()});
   if (lie == "plans-twice") Say(wire::PlanReply{kArenaBytes}, {fd.get()});
 
   wire::Received request = Await<wire::FillRequest>();

@@ -12,7 +12,13 @@ namespace {
 // So few that their names fit into one frame however long they are.
 constexpr std::size_t kFilesPerPart = 128;
 static_assert(kFilesPerPart <= wire::kFdsPerFrameMax);
-static_assert(kFilesPerPart * (wire::kFileNameBytesMax + 64) < wire::kFrameBytesMax);
+static_assert(kFilesPerPart * (wire::kFileNameBytesMax + 128) < wire::kFrameBytesMax);
+
+wire::SourceFile Described(const weights::OpenFile& file) {
+  wire::FileRole role = file.is_weights ? wire::FileRole::kWeights : wire::FileRole::kAsset;
+  if (file.is_whole) role = wire::FileRole::kWhole;
+  return {file.name, role, file.size_bytes, file.expected_sha256};
+}
 
 }  // namespace
 
@@ -96,9 +102,7 @@ Outcome<wire::LoadReply> DaemonClient::Load(const wire::LoadRequest& request,
     std::vector<int> fds;
     for (; at < end; ++at) {
       const weights::OpenFile& file = files[at];
-      part.files.push_back({file.name,
-                            file.is_weights ? wire::FileRole::kWeights : wire::FileRole::kAsset,
-                            file.size_bytes});
+      part.files.push_back(Described(file));
       fds.push_back(file.fd.get());
     }
     const Status sent = wire::SendMessage(socket_.get(), {id, std::move(part)}, fds, deadline);

@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "base/text.h"
+#include "flatbuffers/wire_manifest.h"
 
 namespace sticky::client {
 
@@ -93,13 +94,15 @@ Outcome<FoundSource> FindSource(const std::string& template_path) {
 
 Outcome<PreparedLoad> PrepareLoad(const std::string& template_path) {
   STICKY_STEP(FoundSource found, FindSource(template_path));
-  if (found.made.source.kind == SourceKind::kFiles) {
+  const bool is_whole = found.made.source.kind == SourceKind::kFiles;
+  if (is_whole && found.files.size() > wire::kArenaCountMax) {
     return Failed{
         Stage::kTemplate,
         Error{Code::kInvalidArgument,
-              "load '" + found.made.name + "': source.files of '" + Escape(template_path) +
-                  "' asks for files that are kept whole, which this version checks but "
-                  "does not load; give a model (source.path or source.paths)"}};
+              Format("load '%s': source.files of '%s' has %zu files; at most %u are kept whole, "
+                     "each in memory of its own; make several templates, or one archive",
+                     found.made.name.c_str(), Escape(template_path).c_str(), found.files.size(),
+                     wire::kArenaCountMax)}};
   }
   PreparedLoad load;
   load.made = std::move(found.made);
@@ -111,6 +114,7 @@ Outcome<PreparedLoad> PrepareLoad(const std::string& template_path) {
   load.request.policy = load.made.policy;
   load.request.prefault = load.made.prefault;
   load.request.huge_pages = load.made.huge_pages;
+  load.request.expect_digest = load.made.source.expected.digest;
   load.request.file_count = static_cast<std::uint32_t>(load.files.size());
   return load;
 }

@@ -39,7 +39,8 @@ Digest TemplateDigest(std::string_view canonical);
 //   kInvalidArgument past wire::kFileCountMax files.
 Outcome<FoundSource> FindSource(const std::string& template_path);
 
-// Makes a request of them. Errors: as FindSource; kTemplate with kInvalidArgument for source.files.
+// Makes a request of them. Errors: as FindSource; kTemplate with kInvalidArgument for more
+// source.files than wire::kArenaCountMax.
 Outcome<PreparedLoad> PrepareLoad(const std::string& template_path);
 
 // Lifts this process's soft limit of descriptors to its hard one while it lives: a model may have

@@ -13,6 +13,7 @@ constexpr OptionSpec kTensors{"tensors", ValueKind::kNone};
 constexpr OptionSpec kCheckSources{"check-sources", ValueKind::kNone};
 constexpr OptionSpec kState{"state", ValueKind::kRequired};
 constexpr OptionSpec kTemplate{"template", ValueKind::kRequired};
+constexpr OptionSpec kAsFile{"as-file", ValueKind::kRepeated};
 constexpr OptionSpec kSha256{"sha256", ValueKind::kNone};
 constexpr OptionSpec kOutput{"output", ValueKind::kRequired};
 constexpr OptionSpec kReplace{"replace", ValueKind::kNone};
@@ -31,7 +32,7 @@ constexpr std::array kEventsOptions = {kJson, kSocket, kHelp, kFollow, kAfter};
 constexpr std::array kTopOptions = {kJson, kSocket, kHelp, kInterval, kOnce};
 constexpr std::array kListOptions = {kJson, kSocket, kHelp, kCheckSources};
 constexpr std::array kShowOptions = {kJson, kSocket, kHelp, kTensors};
-constexpr std::array kRunOptions = {kJson, kSocket, kHelp, kWait, kState, kTemplate};
+constexpr std::array kRunOptions = {kJson, kSocket, kHelp, kWait, kState, kTemplate, kAsFile};
 constexpr std::array kCheckOptions = {kJson, kSocket, kHelp, kSha256};
 constexpr std::array kInitOptions = {kJson, kSocket, kHelp, kOutput};
 
@@ -104,12 +105,16 @@ const std::array kCommands = {
             {kWaitOptions, 1, "TEMPLATE"},
             Hold},
     Command{"run",
-            "run [--state NAME] [--template FILE] [--wait[=SECONDS]] -- COMMAND...",
+            "run [--state NAME] [--as-file KEY=STATE/FILE]... [--template FILE] [--wait[=SECONDS]] "
+            "-- COMMAND...",
             "run a command that has the state's lease",
             "Attaches, then becomes COMMAND, which inherits the lease: nothing can evict the\n"
             "state in between. libstickyinvoc finds it by itself; STICKYINVOC_STATE and\n"
             "STICKYINVOC_SOCKET are set. --template builds the state first when it is not there;\n"
             "without --state, the state is the one that the template names.\n"
+            "--as-file lends a file of a file state (source.files of a template): {KEY} in\n"
+            "COMMAND's words becomes a path that any program can open, and so is\n"
+            "STICKYINVOC_FILE_KEY. --state may be left out when they are all of one state.\n"
             "The lease ends with the last process that has the descriptors: COMMAND or a child\n"
             "that it left behind. The exit code is COMMAND's own; 127 when there is no such\n"
             "command, 126 when it cannot be executed.\n",

@@ -54,13 +54,15 @@ Result<Options> Options::Parse(std::span<const std::string> words, const Grammar
     if (spec.kind == ValueKind::kNone && value) {
       return Usage("option '--" + name + "' takes no value");
     }
-    if (spec.kind == ValueKind::kRequired && !value) {
+    const bool wants_value = spec.kind == ValueKind::kRequired || spec.kind == ValueKind::kRepeated;
+    if (wants_value && !value) {
       if (at == words.size()) return Usage("option '--" + name + "' wants a value after it");
       value = words[at++];
     }
-    if (!options.values_.emplace(name, value).second) {
+    if (spec.kind != ValueKind::kRepeated && options.Has(name)) {
       return Usage("option '--" + name + "' is given twice");
     }
+    options.values_.emplace(name, std::move(value));
   }
   options.command_.assign(words.begin() + static_cast<std::ptrdiff_t>(at), words.end());
   if (options.Has("help")) return options;
@@ -78,6 +80,13 @@ Result<Options> Options::Parse(std::span<const std::string> words, const Grammar
 std::optional<std::string> Options::Value(std::string_view name) const {
   const auto found = values_.find(name);
   return found == values_.end() ? std::nullopt : found->second;
+}
+
+std::vector<std::string> Options::Values(std::string_view name) const {
+  std::vector<std::string> values;
+  const auto [begin, end] = values_.equal_range(name);
+  for (auto at = begin; at != end; ++at) values.push_back(at->second.value_or(""));
+  return values;
 }
 
 Result<std::uint32_t> Options::WaitMs(std::uint32_t otherwise_ms) const {

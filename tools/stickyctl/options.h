@@ -22,6 +22,7 @@ enum class ValueKind {
   kNone,      // --json
   kRequired,  // --state NAME or --state=NAME
   kOptional,  // --wait or --wait=SECONDS: never the next word, which may be an operand
+  kRepeated,  // as kRequired, any number of times: --as-file a=S/x --as-file b=S/y
 };
 
 struct OptionSpec {
@@ -48,6 +49,8 @@ class Options {
   bool Has(std::string_view name) const { return values_.find(name) != values_.end(); }
   // Nothing when it was not given, or given without a value.
   std::optional<std::string> Value(std::string_view name) const;
+  // Of a kRepeated one, every value in the order given; none when it was not given.
+  std::vector<std::string> Values(std::string_view name) const;
   const std::vector<std::string>& operands() const { return operands_; }
   const std::vector<std::string>& command() const { return command_; }
 
@@ -64,7 +67,7 @@ class Options {
   Result<std::uint64_t> Number(std::string_view name) const;
 
  private:
-  std::map<std::string, std::optional<std::string>, std::less<>> values_;
+  std::multimap<std::string, std::optional<std::string>, std::less<>> values_;
   std::vector<std::string> operands_;
   std::vector<std::string> command_;
 };

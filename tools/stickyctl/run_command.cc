@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -13,9 +14,11 @@
 
 #include "base/job.h"
 #include "base/text.h"
+#include "flatbuffers/wire_blob.h"
 #include "tools/client/daemon_client.h"
 #include "tools/client/prepare_load.h"
 #include "tools/stickyctl/commands.h"
+#include "tools/stickyctl/lent_files.h"
 #include "tools/stickyctl/render_text.h"
 
 namespace sticky::stickyctl {
@@ -30,22 +33,38 @@ struct Wish {
   std::string state;  // empty: as the template names it
   std::optional<std::string> template_path;
   std::uint32_t wait_ms = 0;
+  std::vector<AsFile> files;
 };
 
 Failed Usage(const std::string& what) {
   return Failed{Stage::kUsage, Error{Code::kInvalidArgument, what}};
 }
 
+// --state, or else the one state that every file is of, or else what the template will name: "".
+Outcome<std::string> StateOf(const Options& options, const std::vector<AsFile>& files) {
+  if (options.Has("state")) return *options.Value("state");
+  if (files.empty()) {
+    if (options.Has("template")) return std::string();
+    return Usage("--state NAME or --template FILE is missing: the state to run on");
+  }
+  for (const AsFile& file : files) {
+    if (file.state == files[0].state) continue;
+    return Usage("--as-file names the states '" + files[0].state + "' and '" + file.state +
+                 "': --state NAME says which of them is the command's");
+  }
+  return files[0].state;
+}
+
 Outcome<Wish> ReadWish(const Options& options) {
   Wish wish;
   wish.template_path = options.Value("template");
-  wish.state = options.Value("state").value_or("");
-  if (!options.Has("state") && !wish.template_path) {
-    return Usage("--state NAME or --template FILE is missing: the state to run on");
-  }
-  if (options.Has("state")) {
-    const Status named = wire::CheckStateName(wish.state);
-    if (!named.ok()) return Failed{Stage::kUsage, named.error()};
+  STICKY_STEP(wish.files, client::During(Stage::kUsage, ParseAsFiles(options.Values("as-file"))));
+  STICKY_STEP(wish.state, StateOf(options, wish.files));
+  STICKY_STEP(const Ok used,
+              client::During(Stage::kUsage, CheckAllUsed(wish.files, options.command())));
+  static_cast<void>(used);
+  if (const Status named = wire::CheckStateName(wish.state); !wish.state.empty() && !named.ok()) {
+    return Failed{Stage::kUsage, named.error()};
   }
   const bool waits_anyway = wish.template_path && !options.Has("wait");
   STICKY_STEP(const std::uint32_t wait_ms,
@@ -77,15 +96,16 @@ Outcome<std::string> LoadFirst(const Wish& wish, DaemonClient& daemon, Console& 
 }
 
 // Waits for a load that is under way, showing how far it is.
-Outcome<DaemonClient::Lease> Attach(const Wish& wish, DaemonClient& daemon, Console& console) {
+Outcome<DaemonClient::Lease> Attach(const std::string& state, std::uint32_t wait_ms,
+                                    DaemonClient& daemon, Console& console) {
   wire::AttachRequest attach;
-  attach.state = wish.state;
-  attach.wait_ms = wish.wait_ms;
+  attach.state = state;
+  attach.wait_ms = wait_ms;
   attach.progress = true;
   attach.job = JobOfThisProcess();
   Progress progress = console.MakeProgress();
   Outcome<DaemonClient::Lease> lease = daemon.Attach(
-      attach, [&progress](const wire::StateInfo& state) { progress.Show(state, MonotonicNs()); });
+      attach, [&progress](const wire::StateInfo& info) { progress.Show(info, MonotonicNs()); });
   if (lease.ok()) {
     const std::vector<std::uint64_t>& arenas = lease.value().reply.arena_bytes;
     progress.Done(std::accumulate(arenas.begin(), arenas.end(), std::uint64_t{0}));
@@ -112,33 +132,84 @@ Result<std::string> LeaseText(const UniqueFd& connection, const DaemonClient::Le
   return text;
 }
 
-Outcome<Ok> TakeLease(const Request& request, Console& console) {
+using Leases = std::map<std::string, DaemonClient::Lease>;  // by the state's name
+
+// The lease on the command's state, and on every other one that a file is of.
+Outcome<Leases> AttachAll(const Wish& wish, DaemonClient& daemon, Console& console) {
+  Leases leases;
+  std::vector<std::string> states = {wish.state};
+  for (const AsFile& file : wish.files) states.push_back(file.state);
+  for (const std::string& state : states) {
+    if (leases.contains(state)) continue;
+    STICKY_STEP(leases[state], Attach(state, wish.wait_ms, daemon, console));
+  }
+  return leases;
+}
+
+// A path that opens the file in this process and in the command that it becomes.
+Result<std::string> PathOf(const AsFile& file, const DaemonClient::Lease& lease) {
+  STICKY_ASSIGN(const wire::SealedView bytes,
+                wire::SealedView::Map(lease.manifest.get(), wire::kManifestBytesMax));
+  STICKY_ASSIGN(const wire::ManifestView manifest, wire::ManifestView::Open(bytes.bytes()));
+  STICKY_ASSIGN(const std::optional<std::uint32_t> arena, FindLentFile(file, manifest));
+  int fd = -1;
+  if (!arena) {
+    STICKY_ASSIGN(const UniqueFd empty, wire::MakeBlob({}));
+    STICKY_ASSIGN(fd, Inherited(empty));
+  } else if (*arena < lease.arenas.size()) {
+    STICKY_ASSIGN(fd, Inherited(lease.arenas[*arena]));
+  } else {
+    return Error{Code::kCorrupt, "lend the file '" + Escape(file.file) + "' of '" + file.state +
+                                     "': the daemon did not send its memory"};
+  }
+  return Format("/proc/self/fd/%d", fd);
+}
+
+// The command's words with the paths of the files that it is lent. Sets their variables.
+Outcome<std::vector<std::string>> LendFiles(const Wish& wish, const Leases& leases,
+                                            std::vector<std::string> words) {
+  std::vector<std::string> paths;
+  for (const AsFile& file : wish.files) {
+    STICKY_STEP(std::string path,
+                client::During(Stage::kAnswer, PathOf(file, leases.at(file.state))));
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): stickyctl has one thread.
+    ::setenv(VariableOf(file).c_str(), path.c_str(), /*overwrite=*/1);
+    paths.push_back(std::move(path));
+  }
+  for (std::string& word : words) word = PutPaths(word, wish.files, paths);
+  return words;
+}
+
+// Takes the lease; gives the command's words.
+Outcome<std::vector<std::string>> TakeLease(const Request& request, Console& console) {
   STICKY_STEP(Wish wish, ReadWish(request.options));
   STICKY_STEP(DaemonClient daemon, DaemonClient::Connect(request.socket));
   if (wish.template_path) {
     STICKY_STEP(wish.state, LoadFirst(wish, daemon, console));
   }
-  STICKY_STEP(const DaemonClient::Lease lease, Attach(wish, daemon, console));
+  STICKY_STEP(const Leases leases, AttachAll(wish, daemon, console));
+  STICKY_STEP(std::vector<std::string> words, LendFiles(wish, leases, request.options.command()));
   // The command may change its folder before it looks.
   std::error_code failure;
   std::filesystem::path socket = std::filesystem::absolute(daemon.path(), failure);
   if (failure) socket = daemon.path();
   const UniqueFd connection = daemon.Release();
-  STICKY_STEP(const std::string text, client::During(Stage::kTalk, LeaseText(connection, lease)));
+  STICKY_STEP(const std::string text,
+              client::During(Stage::kTalk, LeaseText(connection, leases.at(wish.state))));
   // NOLINTBEGIN(concurrency-mt-unsafe): stickyctl has one thread.
   ::setenv("STICKYINVOC_LEASE", text.c_str(), /*overwrite=*/1);
   ::setenv("STICKYINVOC_SOCKET", socket.c_str(), /*overwrite=*/1);
   ::setenv("STICKYINVOC_STATE", wish.state.c_str(), /*overwrite=*/1);
   // NOLINTEND(concurrency-mt-unsafe)
-  return Ok{};
+  return words;
 }
 
 }  // namespace
 
 int Run(const Request& request, Console& console) {
-  const Outcome<Ok> taken = TakeLease(request, console);
+  Outcome<std::vector<std::string>> taken = TakeLease(request, console);
   if (!taken.ok()) return console.Fail(taken.failed());
-  std::vector<std::string> words = request.options.command();
+  std::vector<std::string>& words = taken.value();
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);

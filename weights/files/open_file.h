@@ -16,12 +16,12 @@
 namespace sticky::weights {
 
 struct OpenFile {
-  std::string name;  // plain file name within the model
-  bool is_weights =
-      false;  // else a small file: config.json, tokenizer.json, ...; or one kept whole
+  std::string name;         // plain file name within the model
+  bool is_weights = false;  // else a small file (config.json, tokenizer.json, ...), or is_whole
+  bool is_whole = false;    // kept as it is, whatever it has in it
   std::uint64_t size_bytes = 0;
   std::int64_t modified_ns = 0;           // mtime, since the epoch
-  std::optional<Sha256> expected_sha256;  // what the template says of it; not compared yet
+  std::optional<Sha256> expected_sha256;  // what the template says of it; a load compares it
   // What the hub's cache says of it: large files lie there in blobs/ under their SHA-256.
   std::optional<Sha256> blob_sha256;
   UniqueFd fd;  // a regular file, open for reading, close-on-exec

@@ -45,7 +45,7 @@ Result<ResolvedSource> ResolveFirst(std::span<const std::string> candidates);
 // weight file.
 Result<std::vector<OpenFile>> ResolveParts(std::span<const NamedPath> parts);
 
-// Files to be kept whole, in the order given. Errors: as ResolveParts.
+// Files to be kept whole (is_whole), in the order given. Errors: as ResolveParts.
 Result<std::vector<OpenFile>> ResolveFiles(std::span<const NamedPath> files);
 
 // Whichever of these `source` says; then holds its sizes against what is expected, and gives the

@@ -121,7 +121,10 @@ Result<std::vector<OpenFile>> ResolveParts(std::span<const NamedPath> parts) {
 }
 
 Result<std::vector<OpenFile>> ResolveFiles(std::span<const NamedPath> files) {
-  return OpenAll(files, [](std::string_view) { return false; });
+  STICKY_ASSIGN(std::vector<OpenFile> whole,
+                OpenAll(files, [](std::string_view) { return false; }));
+  for (OpenFile& file : whole) file.is_whole = true;
+  return whole;
 }
 
 Result<ResolvedSource> Resolve(const Source& source) {

@@ -146,6 +146,8 @@ constexpr Mistake kMistakes[] = {
     {"FileIsARoot", "source: {files: [/]}\n", "t.yaml:2:18: ", "wants the path of a file"},
     {"UnknownFileKey", "source:\n  files:\n    - {nam: m, path: c}\n",
      "t.yaml:4:8: ", "unknown key 'source.files[0].nam'; did you mean 'name'?"},
+    {"FilesInHugePages", "source: {files: [a]}\nmemory: {huge_pages: true}\n",
+     "t.yaml:3:22: ", "would round the sizes of 'source.files'"},
     {"FilesWithADtype", "source: {files: [a]}\ndtype: bf16\n",
      "t.yaml:3:8: ", "'source.files' are kept as they are"},
     {"BytesAreNoSize", "source: {path: a, expect: {bytes: many}}\n",

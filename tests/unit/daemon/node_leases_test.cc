@@ -36,7 +36,7 @@ TEST(NodeLeases, AttachGrantsALeaseAndHandsOutTheState) {
   EXPECT_EQ(send->attachment, Attachment::kState);
   EXPECT_EQ(send->state, id);
   const auto& reply = std::get<wire::AttachReply>(send->message.body);
-  EXPECT_EQ(reply.arena_bytes, std::vector<std::uint64_t>{100});
+  EXPECT_TRUE(reply.arena_bytes.empty()) << "the sizes go with the descriptors, from outside";
   EXPECT_EQ(rig.core.leases().CountOn(id), 1u);
 }
 

@@ -16,6 +16,12 @@ inline Digest SampleDigest(std::uint8_t first) {
   return digest;
 }
 
+inline Sha256 SampleSha256() {
+  Sha256 sha256;
+  sha256.bytes.fill(200);
+  return sha256;
+}
+
 inline Policy SamplePolicy() {
   return {.pin = true,
           .idle_ms = 60'000,
@@ -62,9 +68,10 @@ inline std::vector<Message> SampleMessages() {
       Failure{Code::kUnavailable, "state 'a' is draining", 11},
       AttachRequest{"llama-8b", SampleDigest(7), 250, true, true, "slurm 12"},
       LoadRequest{"llama-8b", SampleDigest(9), "/m", DtypeChoice::kBf16, true, 2, 500, true,
-                  SamplePolicy(), Placement::kInPlace, false},
-      FilesPart{
-          {{"model.safetensors", FileRole::kWeights, 99}, {"config.json", FileRole::kAsset, 7}}},
+                  SamplePolicy(), Placement::kInPlace, false, SampleDigest(3)},
+      FilesPart{{{"model.safetensors", FileRole::kWeights, 99, SampleSha256()},
+                 {"config.json", FileRole::kAsset, 7},
+                 {"index.bin", FileRole::kWhole, 8}}},
       ListRequest{},
       ShowRequest{"llama-8b"},
       StatusRequest{},
@@ -81,7 +88,7 @@ inline std::vector<Message> SampleMessages() {
       LeasesReply{{SampleLease(), SampleLease()}},
       EvictReply{SampleState(), true, {SampleLease()}},
       Blob{70000},
-      PlanRequest{"llama-8b", DtypeChoice::kF16, 2},
+      PlanRequest{"llama-8b", DtypeChoice::kF16, 2, SampleDigest(5)},
       PlanReply{1ULL << 33},
       FillRequest{1ULL << 33, false},
       FillProgress{1ULL << 20, 1ULL << 21},

@@ -6,6 +6,7 @@
 #include <random>
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "flatbuffers/wire_manifest_generated.h"
 #include "tests/testing/matchers.h"
@@ -57,6 +58,49 @@ TEST(WireManifest, RoundTrips) {
 
   ASSERT_THAT(got, IsOk());
   EXPECT_EQ(got.value(), sent);
+}
+
+Manifest WholeFiles() {
+  Manifest manifest;
+  manifest.state = "index";
+  manifest.device = "host";
+  manifest.arena_bytes = {7, 4097};
+  manifest.assets = {{"a", 1, 0, 4097}, {"b", 0, 0, 7}, {"empty", 0, 0, 0}};
+  manifest.whole_files = true;
+  return manifest;
+}
+
+TEST(WireManifest, AStateOfWholeFilesRoundTripsAndCostsWholePages) {
+  const Manifest sent = WholeFiles();
+
+  EXPECT_EQ(DecodeManifest(EncodeManifest(sent)).value(), sent);
+  const auto page_bytes = static_cast<std::uint64_t>(::getpagesize());
+  EXPECT_EQ(ArenaMemoryBytes(sent), page_bytes + (4097 + page_bytes - 1) / page_bytes * page_bytes);
+  EXPECT_EQ(ArenaMemoryBytes(Sample()), (1u << 20) + 4096);
+}
+
+TEST(WireManifest, AWholeFileThatDoesNotFillAnArenaOfItsOwnIsCorrupt) {
+  const std::vector<void (*)(Manifest&)> lies = {
+      [](Manifest& manifest) { manifest.assets[1].size_bytes = 6; },
+      [](Manifest& manifest) { manifest.arena_bytes[1] = 5000; },
+      [](Manifest& manifest) {
+        manifest.assets.push_back({"c", 0, 0, 7});
+      },
+      [](Manifest& manifest) { manifest.arena_bytes.push_back(9); },
+      [](Manifest& manifest) { manifest.assets.clear(); },
+      [](Manifest& manifest) {
+        manifest.tensors = {{"t", Dtype::kU8, {7}, 0, 0, 7}};
+      },
+      [](Manifest& manifest) {
+        manifest.assets[0] = {"a", 1, 256, 4097 - 256};
+      },
+  };
+  EXPECT_EQ(WhyRefused(WholeFiles()), "");
+  for (std::size_t i = 0; i < lies.size(); ++i) {
+    Manifest manifest = WholeFiles();
+    lies[i](manifest);
+    EXPECT_NE(WhyRefused(manifest), "") << "lie " << i;
+  }
 }
 
 TEST(WireManifest, ADraftHasNoDigests) {

@@ -22,7 +22,8 @@ using ::testing::HasSubstr;
 
 constexpr std::array kSpecs = {
     OptionSpec{"json", ValueKind::kNone}, OptionSpec{"state", ValueKind::kRequired},
-    OptionSpec{"wait", ValueKind::kOptional}, OptionSpec{"help", ValueKind::kNone}};
+    OptionSpec{"wait", ValueKind::kOptional}, OptionSpec{"help", ValueKind::kNone},
+    OptionSpec{"as-file", ValueKind::kRepeated}};
 
 Result<Options> Parse(const std::vector<std::string>& words, std::size_t operand_count = 1) {
   return Options::Parse(words, {kSpecs, operand_count, "NAME"});
@@ -47,6 +48,16 @@ TEST(Options, AnOptionalValueNeverEatsTheNextWord) {
   ASSERT_THAT(options, IsOk());
   EXPECT_EQ(options.value().WaitMs(600'000).value(), 600'000U);
   EXPECT_THAT(options.value().operands(), ElementsAre("smol"));
+}
+
+TEST(Options, ARepeatedOneKeepsEveryValueInOrder) {
+  const Result<Options> options = Parse({"--as-file", "b=2", "smol", "--as-file=a=1"});
+
+  ASSERT_THAT(options, IsOk());
+  EXPECT_THAT(options.value().Values("as-file"), ElementsAre("b=2", "a=1"));
+  EXPECT_THAT(options.value().Values("state"), ElementsAre());
+  EXPECT_THAT(Parse({"smol", "--as-file"}), FailsWith(Code::kInvalidArgument));
+  EXPECT_THAT(Parse({"smol", "--state=a", "--state=b"}), FailsWith(Code::kInvalidArgument));
 }
 
 TEST(Options, AfterTwoDashesEverythingIsAnOperand) {

@@ -50,6 +50,20 @@ inline constexpr std::uint64_t kLifetimeMsMax = 365ull * 24 * 3600 * 1000;  // a
 inline constexpr std::int32_t kPriorityMin = -100;
 inline constexpr std::int32_t kPriorityMax = 100;
 
+// When an installed template is built. Mirrors wire BuildWhen (tests/layout checks it).
+enum class BuildWhen : std::int8_t {
+  kManual = 0,    // when somebody asks for a load
+  kOnDemand = 1,  // when somebody attaches and it is not there
+  kAtStart = 2,   // when the daemon starts
+};
+inline constexpr int kBuildWhenCount = 3;
+
+// "manual", "on-demand", "at-start". The text is static.
+inline constexpr const char* Name(BuildWhen when) {
+  constexpr const char* kNames[kBuildWhenCount] = {"manual", "on-demand", "at-start"};
+  return kNames[static_cast<int>(when)];
+}
+
 struct Policy {
   bool pin = false;           // never evicted for want of memory, and kept when its last hold ends
   std::uint64_t idle_ms = 0;  // evicted when nobody has leased it for so long; 0: never

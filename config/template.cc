@@ -3,6 +3,9 @@
 #include <cerrno>
 #include <cstdlib>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #include "base/text.h"
 #include "config/policy_reader.h"
 #include "config/source_reader.h"
@@ -74,6 +77,15 @@ std::string Canonical(const Template& made) {
 }
 
 }  // namespace
+
+Digest TemplateDigest(const Template& made) {
+  const XXH128_hash_t hash = XXH3_128bits(made.canonical.data(), made.canonical.size());
+  XXH128_canonical_t bytes;
+  XXH128_canonicalFromHash(&bytes, hash);
+  Digest digest;
+  for (std::size_t i = 0; i < digest.bytes.size(); ++i) digest.bytes[i] = bytes.digest[i];
+  return digest;
+}
 
 Result<Template> ParseTemplate(std::string_view text, const std::string& directory,
                                const std::string& file_name) {

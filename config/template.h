@@ -10,26 +10,13 @@
 #include <string_view>
 #include <vector>
 
+#include "base/digest.h"
 #include "base/dtype.h"
 #include "base/policy.h"
 #include "base/result.h"
 #include "base/source.h"
 
 namespace sticky::config {
-
-// When an installed template is built.
-enum class BuildWhen : std::int8_t {
-  kManual = 0,    // when somebody asks for a load
-  kOnDemand = 1,  // when somebody attaches and it is not there
-  kAtStart = 2,   // when the daemon starts
-};
-inline constexpr int kBuildWhenCount = 3;
-
-// "manual", "on-demand", "at-start". The text is static.
-inline constexpr const char* Name(BuildWhen when) {
-  constexpr const char* kNames[kBuildWhenCount] = {"manual", "on-demand", "at-start"};
-  return kNames[static_cast<int>(when)];
-}
 
 struct Template {
   std::string name;  // the state's name
@@ -56,6 +43,9 @@ Result<Template> ParseTemplate(std::string_view text, const std::string& directo
 // Reads the file at `path` (at most 1 MiB) and parses it. Errors: also kNotFound,
 // kPermissionDenied.
 Result<Template> LoadTemplate(const std::string& path);
+
+// What tells one template from another: of `canonical`.
+Digest TemplateDigest(const Template& made);
 
 struct InstalledTemplate {
   std::string path;

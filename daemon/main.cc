@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <getopt.h>
 #include <sys/random.h>
@@ -14,6 +16,7 @@
 #include "base/exit_codes.h"
 #include "base/text.h"
 #include "config/node_config.h"
+#include "config/template.h"
 #include "daemon/io/coordinator.h"
 #include "daemon/io/host_facts.h"
 #include "flatbuffers/wire_socket.h"
@@ -30,6 +33,7 @@ constexpr const char* kUsage =
     "  --config FILE       the node config (YAML); every key has a default. Else\n"
     "                      $XDG_CONFIG_HOME/stickyinvoc/stickyinvoc.yaml (~/.config), else\n"
     "                      /etc/stickyinvoc/stickyinvoc.yaml, when they are there\n"
+    "  --templates DIR     the installed templates; overrides templates.folder of the config\n"
     "  --memory BYTES      budget for states, as 8GiB; overrides memory.host of the config\n"
     "  --log-level LEVEL   error, warning, info (the default) or debug\n"
     "  --version, --help\n"
@@ -40,6 +44,7 @@ constexpr const char* kUsage =
 struct Options {
   std::optional<std::string> socket;
   std::optional<std::string> config;
+  std::optional<std::string> templates;
   std::optional<std::uint64_t> memory_bytes;
   Log::Level log_level = Log::Level::kInfo;
   bool help = false;
@@ -57,6 +62,7 @@ Result<Log::Level> ParseLevel(const std::string& text) {
 
 constexpr option kOptions[] = {{"socket", required_argument, nullptr, 's'},
                                {"config", required_argument, nullptr, 'c'},
+                               {"templates", required_argument, nullptr, 't'},
                                {"memory", required_argument, nullptr, 'm'},
                                {"log-level", required_argument, nullptr, 'l'},
                                {"version", no_argument, nullptr, 'v'},
@@ -71,6 +77,9 @@ Status SetOption(Options& options, int found, const char* value) {
       return Ok{};
     case 'c':
       options.config = value;
+      return Ok{};
+    case 't':
+      options.templates = value;
       return Ok{};
     case 'm': {
       STICKY_ASSIGN(const std::uint64_t bytes, ParseByteCount(value));
@@ -136,8 +145,36 @@ CoordinatorOptions OptionsFrom(const config::NodeConfig& config, const Options& 
   out.handshake_ms = config.handshake_ms;
   out.shutdown_ms = config.shutdown_ms;
   out.loader_program = ProgramFolder() + "/../libexec/stickyinvoc/sticky-loader";
+  out.requester_program = ProgramFolder() + "/stickyctl";
   out.version = STICKY_VERSION;
   return out;
+}
+
+// A template that cannot be used is told with its reason and costs the others nothing. Without the
+// default folder there are none; one that was named must be there.
+Result<std::vector<Installed>> FindInstalled(const config::NodeConfig& config,
+                                             const Options& options) {
+  const std::string folder = options.templates.value_or(config.template_folder);
+  const bool is_named = options.templates || folder != config::NodeConfig{}.template_folder;
+  Result<std::vector<config::InstalledTemplate>> found = config::LoadTemplateFolder(folder);
+  if (!found.ok() && found.error().code == Code::kNotFound && !is_named) {
+    return std::vector<Installed>();
+  }
+  if (!found.ok()) return found.error();
+  std::vector<Installed> installed;
+  for (const config::InstalledTemplate& one : found.value()) {
+    if (one.made.ok()) {
+      const config::Template& made = one.made.value();
+      installed.push_back({made.name, one.path, made.build, made.policy.access,
+                           config::TemplateDigest(made), /*problem=*/{}});
+    } else {
+      Installed unusable;
+      unusable.path = one.path;
+      unusable.problem = one.made.error().message;
+      installed.push_back(std::move(unusable));
+    }
+  }
+  return installed;
 }
 
 Result<std::uint64_t> RandomNonce() {
@@ -185,6 +222,7 @@ Status Serve(const Options& options) {
   }
   CoordinatorOptions coordinator_options = OptionsFrom(config, options);
   STICKY_ASSIGN(coordinator_options.nonce, RandomNonce());
+  STICKY_ASSIGN(coordinator_options.installed, FindInstalled(config, options));
   ::umask(0077);
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGHUP, SIG_IGN);  // a terminal that closes does not take the node's states along

@@ -300,6 +300,20 @@ struct EventsReply {
   std::uint64_t lost = 0;
   bool operator==(const EventsReply&) const = default;
 };
+struct TemplatesRequest {
+  bool operator==(const TemplatesRequest&) const = default;
+};
+struct InstalledTemplate {
+  std::string name;
+  std::string path;
+  BuildWhen build = BuildWhen::kManual;
+  std::string problem;
+  bool operator==(const InstalledTemplate&) const = default;
+};
+struct TemplatesReply {
+  std::vector<InstalledTemplate> templates;
+  bool operator==(const TemplatesReply&) const = default;
+};
 struct Blob {
   std::uint64_t size_bytes = 0;
   bool operator==(const Blob&) const = default;
@@ -351,7 +365,8 @@ using Body =
                  ListReply, ShowReply, StatusReply, LeasesReply, EvictReply, Blob, PlanRequest,
                  PlanReply, FillRequest, FillProgress, FillReply, DrainRequest, EventsRequest,
                  DrainReply, EventsReply, BuildRequest, BuildArenaRequest, BuildCommitRequest,
-                 BuildReply, BuildArenaReply, PrefaultRequest, PrefaultReply, DigestRequest>;
+                 BuildReply, BuildArenaReply, PrefaultRequest, PrefaultReply, DigestRequest,
+                 TemplatesRequest, TemplatesReply>;
 
 struct Message {
   std::uint32_t request_id = 0;

@@ -233,6 +233,14 @@ Result<DrainReply> Unpack(const fb::DrainReply& table) {
   return out;
 }
 
+Result<TemplatesRequest> Unpack(const fb::TemplatesRequest&) { return TemplatesRequest{}; }
+
+Result<TemplatesReply> Unpack(const fb::TemplatesReply& table) {
+  TemplatesReply out;
+  STICKY_TRY(ReadEach(table.templates(), kListCountMax, "templates", out.templates));
+  return out;
+}
+
 Result<EventsReply> Unpack(const fb::EventsReply& table) {
   EventsReply out;
   STICKY_TRY(ReadEach(table.events(), kListCountMax, "events", out.events));
@@ -293,18 +301,19 @@ Result<Body> Take(const fb::Envelope& envelope) {
 using Taker = Result<Body> (*)(const fb::Envelope&);
 // In the order of fb::Body, after its NONE.
 constexpr Taker kTakers[] = {
-    Take<fb::Failure>,       Take<fb::AttachRequest>,     Take<fb::LoadRequest>,
-    Take<fb::FilesPart>,     Take<fb::ListRequest>,       Take<fb::ShowRequest>,
-    Take<fb::StatusRequest>, Take<fb::LeasesRequest>,     Take<fb::EvictRequest>,
-    Take<fb::AttachReply>,   Take<fb::LoadProgress>,      Take<fb::LoadReply>,
-    Take<fb::ListReply>,     Take<fb::ShowReply>,         Take<fb::StatusReply>,
-    Take<fb::LeasesReply>,   Take<fb::EvictReply>,        Take<fb::Blob>,
-    Take<fb::PlanRequest>,   Take<fb::PlanReply>,         Take<fb::FillRequest>,
-    Take<fb::FillProgress>,  Take<fb::FillReply>,         Take<fb::DrainRequest>,
-    Take<fb::EventsRequest>, Take<fb::DrainReply>,        Take<fb::EventsReply>,
-    Take<fb::BuildRequest>,  Take<fb::BuildArenaRequest>, Take<fb::BuildCommitRequest>,
-    Take<fb::BuildReply>,    Take<fb::BuildArenaReply>,   Take<fb::PrefaultRequest>,
-    Take<fb::PrefaultReply>, Take<fb::DigestRequest>,
+    Take<fb::Failure>,        Take<fb::AttachRequest>,     Take<fb::LoadRequest>,
+    Take<fb::FilesPart>,      Take<fb::ListRequest>,       Take<fb::ShowRequest>,
+    Take<fb::StatusRequest>,  Take<fb::LeasesRequest>,     Take<fb::EvictRequest>,
+    Take<fb::AttachReply>,    Take<fb::LoadProgress>,      Take<fb::LoadReply>,
+    Take<fb::ListReply>,      Take<fb::ShowReply>,         Take<fb::StatusReply>,
+    Take<fb::LeasesReply>,    Take<fb::EvictReply>,        Take<fb::Blob>,
+    Take<fb::PlanRequest>,    Take<fb::PlanReply>,         Take<fb::FillRequest>,
+    Take<fb::FillProgress>,   Take<fb::FillReply>,         Take<fb::DrainRequest>,
+    Take<fb::EventsRequest>,  Take<fb::DrainReply>,        Take<fb::EventsReply>,
+    Take<fb::BuildRequest>,   Take<fb::BuildArenaRequest>, Take<fb::BuildCommitRequest>,
+    Take<fb::BuildReply>,     Take<fb::BuildArenaReply>,   Take<fb::PrefaultRequest>,
+    Take<fb::PrefaultReply>,  Take<fb::DigestRequest>,     Take<fb::TemplatesRequest>,
+    Take<fb::TemplatesReply>,
 };
 static_assert(std::size(kTakers) == static_cast<std::size_t>(fb::Body::MAX),
               "a message of the schema is missing above");

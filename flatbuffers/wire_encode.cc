@@ -174,6 +174,15 @@ Offset<fb::EventsReply> Pack(Builder& builder, const EventsReply& reply) {
                                reply.lost);
 }
 
+Offset<fb::TemplatesRequest> Pack(Builder& builder, const TemplatesRequest&) {
+  return fb::CreateTemplatesRequest(builder);
+}
+
+Offset<fb::TemplatesReply> Pack(Builder& builder, const TemplatesReply& reply) {
+  return fb::CreateTemplatesReply(builder,
+                                  PackEach<fb::InstalledTemplate>(builder, reply.templates));
+}
+
 Offset<fb::Blob> Pack(Builder& builder, const Blob& blob) {
   return fb::CreateBlob(builder, blob.size_bytes);
 }

@@ -229,6 +229,23 @@ Result<Event> Unpack(const fb::Event& table) {
   return out;
 }
 
+Offset<fb::InstalledTemplate> Pack(Builder& builder, const InstalledTemplate& installed) {
+  const TextOffset name = PackText(builder, installed.name);
+  const TextOffset path = PackText(builder, installed.path);
+  const TextOffset problem = PackText(builder, installed.problem);
+  return fb::CreateInstalledTemplate(builder, name, path,
+                                     static_cast<fb::BuildWhen>(installed.build), problem);
+}
+
+Result<InstalledTemplate> Unpack(const fb::InstalledTemplate& table) {
+  InstalledTemplate out;
+  STICKY_TRY(ReadText(table.name(), "template name", out.name));
+  STICKY_TRY(ReadText(table.path(), "template path", out.path));
+  STICKY_TRY(ReadEnum(table.build(), fb::BuildWhen::MAX, "build", out.build));
+  STICKY_TRY(ReadText(table.problem(), "template problem", out.problem));
+  return out;
+}
+
 Result<StateInfo> ReadState(const fb::StateInfo* table) {
   if (table == nullptr) return Corrupt("state", "is missing");
   return Unpack(*table);

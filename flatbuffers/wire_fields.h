@@ -43,6 +43,7 @@ Offset<fb::Policy> Pack(Builder& builder, const Policy& policy);
 Offset<fb::StateInfo> Pack(Builder& builder, const StateInfo& info);
 Offset<fb::LeaseInfo> Pack(Builder& builder, const LeaseInfo& lease);
 Offset<fb::Event> Pack(Builder& builder, const Event& event);
+Offset<fb::InstalledTemplate> Pack(Builder& builder, const InstalledTemplate& installed);
 Offset<fb::SourceFile> Pack(Builder& builder, const SourceFile& file);
 Offset<fb::Label> Pack(Builder& builder, const Label& label);
 
@@ -73,6 +74,7 @@ Result<StateInfo> ReadState(const fb::StateInfo* table);
 Result<Policy> ReadPolicy(const fb::Policy* table);  // absent: every default
 
 Result<Failure> Unpack(const fb::Failure& table);
+Result<InstalledTemplate> Unpack(const fb::InstalledTemplate& table);
 Result<StateInfo> Unpack(const fb::StateInfo& table);
 Result<LeaseInfo> Unpack(const fb::LeaseInfo& table);
 Result<Event> Unpack(const fb::Event& table);

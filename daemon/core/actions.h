@@ -57,6 +57,16 @@ struct Limits {
   std::int64_t borrower_ns = 50'000'000;   // time between two looks whether an arena is free
 };
 
+// A template that the node's owner has installed. The outside knows its file.
+struct Installed {
+  std::string name;  // of the state
+  std::string path;
+  BuildWhen build = BuildWhen::kManual;
+  Access access;           // as the state will have it, until the file is read again
+  Digest template_digest;  // likewise
+  std::string problem;     // not empty: it cannot be used, and has no name
+};
+
 // Files that came with a load request; the outside owns their descriptors under this number.
 struct BundleId {
   std::uint64_t value;
@@ -80,6 +90,12 @@ struct Send {
 };
 struct DropBundle {
   BundleId bundle;
+};
+// Run a requester, as the daemon's own user, that asks for the load of an installed template. The
+// load comes as any other; reports RequesterEnded.
+struct StartRequester {
+  StateId state;
+  std::string path;  // of the template
 };
 struct StartLoader {  // the outside reports Planned or LoaderFailed
   StateId state;
@@ -128,8 +144,8 @@ struct Log {
   std::string text;  // safe to print
 };
 
-using Action = std::variant<Send, DropBundle, StartLoader, AllocateArena, Publish, MakeBuildArena,
-                            CommitBuild, KillLoader, FreeArena, AskBorrowers, Log>;
+using Action = std::variant<Send, DropBundle, StartRequester, StartLoader, AllocateArena, Publish,
+                            MakeBuildArena, CommitBuild, KillLoader, FreeArena, AskBorrowers, Log>;
 
 }  // namespace sticky::daemon
 

@@ -14,11 +14,13 @@ using wire::StatePhase;
 void NodeState::Attach(ConnectionId connection, std::uint32_t request_id,
                        const wire::AttachRequest& request, std::int64_t now_ns) {
   const std::string doing = "attach '" + request.state + "'";
-  State* const state = FindToAttach(request.state);
   if (shutting_down_) {
     return Refuse(connection, request_id,
                   Error{Code::kUnavailable, doing + ": the daemon is shutting down"});
   }
+  const Result<State*> found = FindOrExpect(PeerOf(connection), request.state, now_ns);
+  if (!found.ok()) return Refuse(connection, request_id, found.error());
+  State* const state = found.value();
   if (state == nullptr) {
     return Refuse(connection, request_id,
                   Error{Code::kNotFound,

@@ -19,7 +19,9 @@ NodeState::Actions NodeState::LoadAsked(ConnectionId connection, std::uint32_t r
   asked_ns_ = now_ns;
   State* const known = FindToLoad(request.state);
   const std::optional<Error> refusal = RefusalOfLoad(connection, request);
-  const bool starts = known == nullptr || known->phase == StatePhase::kDraining ||
+  const bool is_expected =
+      known != nullptr && known->is_expected && IsNodeOwner(PeerOf(connection));
+  const bool starts = known == nullptr || is_expected || known->phase == StatePhase::kDraining ||
                       (request.placement != Placement::kJoin && known->phase == StatePhase::kReady);
   if (!refusal && starts) {
     StartLoad(connection, request_id, request, bundle, now_ns);
@@ -176,16 +178,19 @@ void NodeState::Succeed(State& state, State* earlier, Placement placement, const
 void NodeState::StartLoad(ConnectionId connection, std::uint32_t request_id,
                           const wire::LoadRequest& request, BundleId bundle, std::int64_t now_ns) {
   const Peer& peer = PeerOf(connection);
-  Status may = MayAddState(peer, "load '" + request.state + "'");
-  if (may.ok()) may = MayTakeTurn(request);
+  State* const earlier = FindToLoad(request.state);
+  const bool is_expected = earlier != nullptr && earlier->is_expected;
+  Status may = is_expected ? Status(Ok{}) : MayAddState(peer, "load '" + request.state + "'");
+  if (may.ok() && !is_expected) may = MayTakeTurn(request);
   if (!may.ok()) {
     Refuse(connection, request_id, may.error());
     actions_.emplace_back(DropBundle{bundle});
     return;
   }
-  State* const earlier = FindToLoad(request.state);
-  State& state = AddState(peer, request.state, request.policy, now_ns);
+  State& state = is_expected ? *earlier : AddState(peer, request.state, request.policy, now_ns);
   const StateId id = state.id;
+  state.is_expected = false;
+  state.policy = request.policy;
   state.template_digest = request.template_digest;
   state.source = request.source;
   state.dtype = request.dtype;
@@ -202,7 +207,7 @@ void NodeState::StartLoad(ConnectionId connection, std::uint32_t request_id,
           Format("load '%s' (epoch %llu) for user %u from '%s'", state.name.c_str(),
                  Ull(state.epoch), state.uid, Escape(state.source).c_str()));
   Note(EventKind::kLoad, &state, &peer, state.source, now_ns);
-  Succeed(state, earlier, request.placement, peer, now_ns);
+  if (!is_expected) Succeed(state, earlier, request.placement, peer, now_ns);
   ServeQueue(now_ns);
   if (request.wait_ms == 0) {
     return Reply(connection, request_id, wire::LoadReply{Info(state, now_ns), /*joined=*/false});
@@ -386,6 +391,13 @@ void NodeState::FailOverdueLoads(std::int64_t now_ns) {
                     Format("load '%s': its files' headers were not read within %.1f s",
                            state.name.c_str(), static_cast<double>(limits_.plan_ns) / 1e9)});
     }
+    if (state.is_expected && requesters_.contains(id) && state.IsLoading() &&
+        silent_ns > limits_.plan_ns) {
+      overdue.emplace_back(
+          id, Error{Code::kUnavailable,
+                    Format("load '%s': its template and files were not opened within %.1f s",
+                           state.name.c_str(), static_cast<double>(limits_.plan_ns) / 1e9)});
+    }
     if (state.builder && now_ns > state.build_deadline_ns) {
       overdue.emplace_back(id, Error{Code::kUnavailable,
                                      "build '" + state.name + "': it was not committed in time"});
@@ -399,8 +411,7 @@ void NodeState::FailOverdueLoads(std::int64_t now_ns) {
                            Ull(state.bytes_done), Ull(state.arena_bytes))});
     }
     const bool drains_first = state.follows && FindById(*state.follows) != nullptr;
-    if (state.phase == StatePhase::kQueued && !IsAwaited(id) && !drains_first &&
-        silent_ns > limits_.room_ns) {
+    if (queue_.contains(id) && !IsAwaited(id) && !drains_first && silent_ns > limits_.room_ns) {
       overdue.emplace_back(id, NoRoomFor(state, now_ns));
     }
   }

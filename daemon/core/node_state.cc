@@ -1,6 +1,7 @@
 // Connections, dispatch of requests, time and shutdown. Loads are in node_loads.cc, memory and the
-// queue for it in node_room.cc, leases and evictions in node_leases.cc, waiting in node_waiters.cc,
-// answers that only tell in node_info.cc.
+// queue for it in node_room.cc, builders in node_builds.cc, installed templates in
+// node_installed.cc, leases and evictions in node_leases.cc, waiting in node_waiters.cc, answers
+// that only tell in node_info.cc.
 
 #include "daemon/core/node_state.h"
 
@@ -104,6 +105,8 @@ NodeState::Actions NodeState::Asked(ConnectionId connection, const wire::Message
     Reply(connection, id, wire::ListReply{StatesFor(PeerOf(connection), now_ns)});
   } else if (std::holds_alternative<wire::StatusRequest>(message.body)) {
     Reply(connection, id, StatusOf(now_ns));
+  } else if (std::holds_alternative<wire::TemplatesRequest>(message.body)) {
+    Reply(connection, id, TemplatesFor(PeerOf(connection)));
   } else if (std::holds_alternative<wire::LeasesRequest>(message.body)) {
     Reply(connection, id, wire::LeasesReply{LeasesOn(std::nullopt, PeerOf(connection), now_ns)});
   } else {
@@ -113,6 +116,7 @@ NodeState::Actions NodeState::Asked(ConnectionId connection, const wire::Message
 }
 
 NodeState::Actions NodeState::Settle(std::int64_t now_ns) {
+  if (!to_request_.empty()) StartRequesters(now_ns);
   if (!queue_.empty()) ServeQueue(now_ns);
   if (!waiters_.empty()) {
     AnswerDrains();
@@ -124,9 +128,9 @@ NodeState::Actions NodeState::Settle(std::int64_t now_ns) {
 // --- who and what -------------------------------------------------------------------------------
 
 const Peer& NodeState::PeerOf(ConnectionId connection) const {
-  static const Peer kGone{.uid = UINT32_MAX, .gid = UINT32_MAX, .groups = {}, .command = {}};
+  static const Peer gone{.uid = UINT32_MAX, .gid = UINT32_MAX, .groups = {}, .command = {}};
   const auto found = peers_.find(connection);
-  return found == peers_.end() ? kGone : found->second;
+  return found == peers_.end() ? gone : found->second;
 }
 
 bool NodeState::MayUse(const Peer& peer, const State& state) const {

@@ -16,6 +16,7 @@
 #define STICKY_DAEMON_CORE_NODE_STATE_H_
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <set>
@@ -57,6 +58,12 @@ class NodeState {
   Status MayConnect(const Peer& peer) const;
   Actions Connected(ConnectionId connection, Peer peer, std::int64_t now_ns);
   Actions Disconnected(ConnectionId connection, std::int64_t now_ns);
+
+  // The templates that the node's owner has installed; begins those that are built at the start.
+  // Called once, before any connection. gid: the daemon's primary group.
+  Actions Install(std::vector<Installed> installed, std::uint32_t gid, std::int64_t now_ns);
+  // The requester of an installed template has ended; by then its load has come, or will not.
+  Actions RequesterEnded(StateId state, const Error& error, std::int64_t now_ns);
 
   // A decoded request. LoadRequest does not come here but to LoadAsked, once all its files have.
   Actions Asked(ConnectionId connection, const wire::Message& message, std::int64_t now_ns);
@@ -160,6 +167,15 @@ class NodeState {
   void CancelIfUnwanted(StateId id, std::int64_t now_ns);
   void FailOverdueLoads(std::int64_t now_ns);
   void TrimFailed();
+
+  // node_installed.cc: states that the daemon has built by itself.
+  const Installed* FindInstalled(const Peer& peer, std::string_view name) const;
+  State& Expect(const Installed& installed, std::int64_t now_ns);
+  void StartRequesters(std::int64_t now_ns);
+  // The state that an attach to `name` finds: begun by it when an installed template says so.
+  Result<State*> FindOrExpect(const Peer& peer, const std::string& name, std::int64_t now_ns);
+  wire::TemplatesReply TemplatesFor(const Peer& peer) const;
+
   // node_builds.cc: states that a builder makes.
   void Build(ConnectionId connection, std::uint32_t request_id, const wire::BuildRequest& request,
              std::int64_t now_ns);
@@ -240,8 +256,12 @@ class NodeState {
   const wire::StatusReply facts_;
   const std::int64_t started_ns_;
   const std::int64_t wall_offset_ms_;  // since the epoch, at monotonic 0
+  std::vector<Installed> installed_;
+  std::deque<StateId> to_request_;  // expected states whose requester waits for its turn
+  std::set<StateId> requesters_;    // started and not yet reaped
+  Peer self_;                       // the daemon, as the one who asks for what is installed
   std::map<StateId, State> states_;
-  std::set<StateId> queue_;  // the states in phase kQueued; ids are in order of asking
+  std::set<StateId> queue_;  // kQueued and no longer expected; ids are in order of asking
   // Arenas of failed loads whose loader may still map them: bytes.
   std::map<StateId, std::uint64_t> dying_bytes_;
   std::set<StateId> loaders_;  // started and not yet reaped

@@ -126,7 +126,7 @@ void NodeState::Expire(const Waiter& waiter, std::int64_t now_ns) {
         waiter.connection, waiter.request_id,
         wire::EvictReply{Info(*state, now_ns), /*freed=*/false, LeasesOn(state->id, peer, now_ns)});
   }
-  if (state->phase == StatePhase::kQueued) {
+  if (queue_.contains(state->id)) {
     Error late = NoRoomFor(*state, now_ns);
     late.message =
         Format("wait for '%s': the deadline passed at place %u of the queue: ", state->name.c_str(),

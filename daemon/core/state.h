@@ -43,7 +43,8 @@ struct State {
   bool kept_by_holds = false;            // drains by itself when its last hold ends
   std::set<ConnectionId> holders_to_be;  // asked with hold, have not attached yet
   bool cancelled_when_unwanted = false;  // everyone who asked for the load waits for it
-  bool closed = false;                   // drained by an admin: kept, but no new leases
+  bool is_expected = false;  // of an installed template; the load has not been asked for
+  bool closed = false;       // drained by an admin: kept, but no new leases
   // Of a state that a builder makes, not the loader.
   std::optional<ConnectionId> builder;  // until it is published
   std::string built_by;                 // untrusted text

@@ -98,6 +98,7 @@ Status Coordinator::Start() {
                Format("listening at '%s', budget %s", Escape(home_.path()).c_str(),
                       ByteCount(options_.limits.budget_bytes).c_str()));
   Notify("READY=1\nSTATUS=no state is held");
+  Do(core_.Install(options_.installed, ::getgid(), MonotonicNs()));
   return Ok{};
 }
 
@@ -343,6 +344,21 @@ LoaderProcess::Callbacks Coordinator::CallbacksFor(StateId id) {
   return callbacks;
 }
 
+void Coordinator::Perform(StartRequester& action) {
+  const StateId id = action.state;
+  const auto on_gone = [this, id](const Status& ended) {
+    const auto gone = requesters_.find(id);
+    loop_.Bury(std::shared_ptr<RequesterProcess>(std::move(gone->second)));
+    requesters_.erase(gone);
+    const Error silent{Code::kInternal, "its requester ended without asking for the load"};
+    Do(core_.RequesterEnded(id, ended.ok() ? silent : ended.error(), MonotonicNs()));
+  };
+  Result<std::unique_ptr<RequesterProcess>> requester = RequesterProcess::Start(
+      loop_, {options_.requester_program, home_.path(), action.path}, on_gone);
+  if (!requester.ok()) return Queue(core_.RequesterEnded(id, requester.error(), MonotonicNs()));
+  requesters_[id] = std::move(requester).value();
+}
+
 void Coordinator::Perform(StartLoader& action) {
   const StateId id = action.state;
   FileBundle bundle = std::move(bundles_[action.bundle]);
@@ -419,6 +435,8 @@ void Coordinator::Perform(KillLoader& action) { Kill(action.state); }
 
 void Coordinator::Kill(StateId state) {
   if (const auto found = loaders_.find(state); found != loaders_.end()) found->second->Kill();
+  const auto requester = requesters_.find(state);
+  if (requester != requesters_.end()) requester->second->Kill();
 }
 
 void Coordinator::Perform(FreeArena& action) { held_.erase(action.state); }

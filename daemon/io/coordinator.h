@@ -22,6 +22,7 @@
 #include "daemon/io/loader_process.h"
 #include "daemon/io/log.h"
 #include "daemon/io/loop.h"
+#include "daemon/io/requester_process.h"
 #include "daemon/io/socket_home.h"
 #include "device/host_arena.h"
 
@@ -33,6 +34,8 @@ struct CoordinatorOptions {
   std::int64_t handshake_ms = 5000;
   std::uint64_t shutdown_ms = 5000;
   std::string loader_program;
+  std::string requester_program;  // stickyctl
+  std::vector<Installed> installed;
   std::string version;
   std::uint64_t nonce = 0;  // random; this life of the daemon
 };
@@ -85,6 +88,7 @@ class Coordinator {
   void Do(NodeState::Actions actions);
   void Perform(Send& action);
   void Perform(DropBundle& action);
+  void Perform(StartRequester& action);
   void Perform(StartLoader& action);
   void Perform(AllocateArena& action);
   void Perform(Publish& action);
@@ -105,7 +109,7 @@ class Coordinator {
   Status MakeArenaForBuilder(const MakeBuildArena& action);
   Status DigestBuild(StateId id);
   void Queue(NodeState::Actions actions);
-  void Kill(StateId state);  // its loader, if it has one
+  void Kill(StateId state);  // its loader and its requester, if it has them
 
   Loop& loop_;
   SocketHome& home_;
@@ -114,7 +118,8 @@ class Coordinator {
   NodeState core_;
   std::map<ConnectionId, Client> clients_;
   std::map<StateId, Held> held_;
-  std::map<StateId, std::unique_ptr<LoaderProcess>> loaders_;  // until they have been reaped
+  std::map<StateId, std::unique_ptr<LoaderProcess>> loaders_;        // until they have been reaped
+  std::map<StateId, std::unique_ptr<RequesterProcess>> requesters_;  // likewise
   std::map<BundleId, FileBundle> bundles_;
   std::unique_ptr<Listener> listener_;
   Timer tick_;

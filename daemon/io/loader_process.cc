@@ -50,8 +50,11 @@ Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Spawn(Loop& loop, const st
     if (!why.empty()) raw->Fail(Error{Code::kInternal, "talk to the loader: " + why});
   };
   STICKY_ASSIGN(made->channel_, Connection::Create(loop, std::move(ours), std::move(channel)));
-  STICKY_ASSIGN(made->child_, Child::Spawn(loop, program, std::move(theirs),
-                                           [raw](int status) { raw->OnExit(status); }));
+  Child::Command command;
+  command.program = program;
+  command.channel = std::move(theirs);
+  STICKY_ASSIGN(made->child_,
+                Child::Spawn(loop, std::move(command), [raw](int status) { raw->OnExit(status); }));
   return made;
 }
 

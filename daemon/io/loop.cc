@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <poll.h>
+#include <unistd.h>
 #include <uv.h>
 
 #include "base/check.h"
@@ -147,25 +148,25 @@ struct Child::Impl {
 
 Child::Child(Impl* impl) : impl_(impl) {}
 
-Result<std::unique_ptr<Child>> Child::Spawn(Loop& loop, const std::string& program,
-                                            UniqueFd channel,
+Result<std::unique_ptr<Child>> Child::Spawn(Loop& loop, Command command,
                                             std::function<void(int status)> on_exit) {
   auto impl = std::make_unique<Impl>();
   impl->on_exit = std::move(on_exit);
-  std::string name = program;
-  char* args[] = {name.data(), nullptr};
+  std::vector<char*> args = {command.program.data()};
+  for (std::string& argument : command.arguments) args.push_back(argument.data());
+  args.push_back(nullptr);
   uv_stdio_container_t stdio[4] = {};
   stdio[0].flags = UV_IGNORE;
   stdio[1].flags = UV_IGNORE;
   stdio[2].flags = UV_INHERIT_FD;
-  stdio[2].data.fd = 2;
+  stdio[2].data.fd = command.error_output.valid() ? command.error_output.get() : STDERR_FILENO;
   stdio[3].flags = UV_INHERIT_FD;
-  stdio[3].data.fd = channel.get();
+  stdio[3].data.fd = command.channel.get();
   uv_process_options_t options{};
-  options.file = program.c_str();
-  options.args = args;
+  options.file = command.program.c_str();
+  options.args = args.data();
   options.stdio = stdio;
-  options.stdio_count = 4;
+  options.stdio_count = command.channel.valid() ? 4 : 3;
   options.exit_cb = [](uv_process_t* handle, std::int64_t status, int signal) {
     auto* const exited = static_cast<Impl*>(handle->data);
     exited->exited = true;
@@ -177,7 +178,7 @@ Result<std::unique_ptr<Child>> Child::Spawn(Loop& loop, const std::string& progr
   };
   const int code = uv_spawn(&loop.impl().loop, impl->handle.get(), &options);
   impl->handle->data = impl.get();
-  if (code != 0) return UvError("start '" + program + "'", code);
+  if (code != 0) return UvError("start '" + command.program + "'", code);
   return std::unique_ptr<Child>(new Child(impl.release()));
 }
 

@@ -78,13 +78,18 @@ class SignalWatcher {
   std::unique_ptr<Impl> impl_;
 };
 
-// A child process whose descriptor 3 is `channel`; its input and output are empty, its error
-// output is ours. Destroying this kills the child with SIGKILL; it is reaped in any case.
+// A child process. Its input and output are empty. Destroying this kills the child with SIGKILL;
+// it is reaped in any case.
 class Child {
  public:
+  struct Command {
+    std::string program;
+    std::vector<std::string> arguments;
+    UniqueFd channel;       // its descriptor 3; none: it has none
+    UniqueFd error_output;  // none: ours
+  };
   // on_exit: the exit status, or 128 plus the signal's number.
-  static Result<std::unique_ptr<Child>> Spawn(Loop& loop, const std::string& program,
-                                              UniqueFd channel,
+  static Result<std::unique_ptr<Child>> Spawn(Loop& loop, Command command,
                                               std::function<void(int status)> on_exit);
   ~Child();
   void Kill();  // on_exit follows once it has been reaped

@@ -8,7 +8,8 @@ target_compile_definitions(sticky_test_daemon PRIVATE
 sticky_test(daemon_core_test LABEL unit
   SOURCES unit/daemon/node_leases_test.cc unit/daemon/node_loads_test.cc
           unit/daemon/random_history_test.cc unit/daemon/line_budget_test.cc unit/daemon/node_access_test.cc
-          unit/daemon/node_epochs_test.cc unit/daemon/node_room_test.cc
+          unit/daemon/node_epochs_test.cc unit/daemon/node_installed_test.cc
+          unit/daemon/node_room_test.cc
   DEPS sticky::daemon_core)
 
 # With the real programs.

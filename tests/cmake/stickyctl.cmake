@@ -26,12 +26,15 @@ sticky_test(stickyctl_lives_test LABEL integration
 sticky_test(stickyctl_watch_test LABEL integration
   SOURCES integration/stickyctl_watch_test.cc
   DEPS sticky::test_daemon nlohmann_json::nlohmann_json util)
+sticky_test(installed_templates_test LABEL integration
+  SOURCES integration/installed_templates_test.cc
+  DEPS sticky::test_daemon nlohmann_json::nlohmann_json)
 sticky_test(stickyctl_run_files_test LABEL integration
   SOURCES integration/stickyctl_run_files_test.cc
   DEPS sticky::test_daemon nlohmann_json::nlohmann_json)
 foreach(test stickyctl_commands_test stickyctl_exit_codes_test stickyctl_doctor_test
         stickyctl_template_test stickyctl_lives_test stickyctl_watch_test
-        stickyctl_run_files_test)
+        stickyctl_run_files_test installed_templates_test)
   add_dependencies(${test} stickyctl stickyd sticky-loader)
 endforeach()
 add_dependencies(stickyctl_commands_test shim_adopt_probe)

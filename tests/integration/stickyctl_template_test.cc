@@ -364,7 +364,7 @@ TEST_F(StickyctlTemplate, ConfigCheckNamesMistakesAsStickydDoes) {
 
 TEST_F(StickyctlTemplate, HalfACommandSaysWhatTheOtherHalfMayBe) {
   EXPECT_EQ(Run({"template"}).code, 64);
-  EXPECT_THAT(Run({"template"}).err, HasSubstr("want `template check` or `template init`"));
+  EXPECT_THAT(Run({"template"}).err, HasSubstr("want `template check` or `template ls`"));
   EXPECT_THAT(Run({"template", "chekc", "x"}).err, HasSubstr("did you mean 'template check'?"));
   EXPECT_THAT(Run({"template", "--help"}).out, HasSubstr("usage: stickyctl template init MODEL"));
   EXPECT_THAT(Run({"template", "check", "--help"}).out, Not(HasSubstr("template init")));

@@ -76,6 +76,11 @@ static_assert(Same(AccessMode::kGroup, fb::AccessMode::Group));
 static_assert(Same(AccessMode::kNode, fb::AccessMode::Node));
 static_assert(Same(fb::AccessMode::MAX, kAccessModeCount - 1), "an access mode is missing above");
 
+static_assert(Same(BuildWhen::kManual, fb::BuildWhen::Manual));
+static_assert(Same(BuildWhen::kOnDemand, fb::BuildWhen::OnDemand));
+static_assert(Same(BuildWhen::kAtStart, fb::BuildWhen::AtStart));
+static_assert(Same(fb::BuildWhen::MAX, kBuildWhenCount - 1), "a moment is missing above");
+
 static_assert(Same(wire::Placement::kJoin, fb::Placement::Join));
 static_assert(Same(wire::Placement::kReplace, fb::Placement::Replace));
 static_assert(Same(wire::Placement::kInPlace, fb::Placement::InPlace));

@@ -5,22 +5,10 @@
 
 #include <sys/resource.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "base/text.h"
 #include "flatbuffers/wire_manifest.h"
 
 namespace sticky::client {
-
-Digest TemplateDigest(std::string_view canonical) {
-  const XXH128_hash_t hash = XXH3_128bits(canonical.data(), canonical.size());
-  XXH128_canonical_t bytes;
-  XXH128_canonicalFromHash(&bytes, hash);
-  Digest digest;
-  for (std::size_t i = 0; i < digest.bytes.size(); ++i) digest.bytes[i] = bytes.digest[i];
-  return digest;
-}
 
 namespace {
 
@@ -108,7 +96,7 @@ Outcome<PreparedLoad> PrepareLoad(const std::string& template_path) {
   load.made = std::move(found.made);
   load.files = std::move(found.files);
   load.request.state = load.made.name;
-  load.request.template_digest = TemplateDigest(load.made.canonical);
+  load.request.template_digest = config::TemplateDigest(load.made);
   load.request.source = std::move(found.source);
   load.request.dtype = load.made.dtype;
   load.request.policy = load.made.policy;

@@ -31,9 +31,6 @@ struct PreparedLoad {
   std::vector<weights::OpenFile> files;  // request.file_count of them
 };
 
-// xxh3-128 of a template's canonical text.
-Digest TemplateDigest(std::string_view canonical);
-
 // Reads the template, and finds and opens the files that it names.
 // Errors: kTemplate, kModel with the codes of LoadTemplate and weights::Resolve; kModel with
 //   kInvalidArgument past wire::kFileCountMax files.

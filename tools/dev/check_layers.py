@@ -46,7 +46,7 @@ LIBRARIES = {
     r"yaml-cpp/": ["config"],
     r"openssl/": ["weights/sha256"],
     r"nlohmann/": ["weights", "tools", "tests"],
-    r"xxhash\.h": ["daemon/load", "tools/client"],
+    r"xxhash\.h": ["config", "daemon/load"],
     r"pcre2\.h|unicode/": ["engine/tokenizer"],
     r"liburing": ["daemon/load"],
     r"dnnl|oneapi/|omp\.h": ["engine/cpu"],

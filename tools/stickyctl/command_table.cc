@@ -156,6 +156,14 @@ const std::array kCommands = {
             "with source.expect.sha256. No daemon is needed, and nothing is loaded.\n",
             {kCheckOptions, 1, "FILE"},
             TemplateCheck},
+    Command{"template ls",
+            "template ls",
+            "the templates that are installed on this node",
+            "Those that you may use, and when each is built: on-demand (when somebody attaches to\n"
+            "the state, or `run`s on it, and it is not there), at-start (of the daemon), manual\n"
+            "(by `stickyctl load`). The node's owner is also told what is wrong with others.\n",
+            {kPlainOptions, 0, ""},
+            TemplateLs},
     Command{"template init",
             "template init MODEL [--output FILE]",
             "write a template for a model",

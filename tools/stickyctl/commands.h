@@ -53,6 +53,9 @@ int Run(const Request& request, Console& console);
 // template_check.cc
 int TemplateCheck(const Request& request, Console& console);
 
+// template_list.cc
+int TemplateLs(const Request& request, Console& console);
+
 // template_init.cc
 int TemplateInit(const Request& request, Console& console);
 

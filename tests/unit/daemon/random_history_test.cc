@@ -32,7 +32,13 @@ Limits TightLimits() {
 // Plays the outside: truthfully where the core must rely on it, at random elsewhere.
 class History {
  public:
-  explicit History(unsigned seed) : rng_(seed), rig_(TightLimits()) {}
+  explicit History(unsigned seed) : rng_(seed), rig_(TightLimits()) {
+    Installed installed;
+    installed.name = "s0";
+    installed.build = BuildWhen::kOnDemand;
+    installed.access.mode = AccessMode::kNode;
+    rig_.Keep(rig_.core.Install({installed}, kOurUid, rig_.now_ns));
+  }
 
   void Step() {
     rig_.now_ns += static_cast<std::int64_t>(Below(40)) * kMs;
@@ -76,6 +82,7 @@ class History {
     if (kind == 9) return rig_.Tick(static_cast<std::int64_t>(Below(200)) * kMs);
     if (kind == 10 && Below(10) == 0) return AskDrain();
     if (kind == 12) return MoveABuilder();
+    if (kind == 13 && Below(2) == 0) return EndARequester();
     if (kind == 11) return Ask(wire::EventsRequest{Below(next_request_), Wait()});
     MoveALoader();
   }
@@ -135,6 +142,12 @@ class History {
     if (Below(10) == 0) request.digest = Digest{};
     Ask(request);
   }
+  void EndARequester() {
+    if (requesters_.empty()) return;
+    const StateId id = Any(requesters_);
+    requesters_.erase(id);
+    rig_.Keep(rig_.core.RequesterEnded(id, Error{Code::kNotFound, "x"}, rig_.now_ns));
+  }
   template <typename T>
   T Any(const std::set<T>& set) {
     auto at = set.begin();
@@ -192,6 +205,7 @@ class History {
       mapped_.insert(send.state);  // somebody goes on mapping it after the lease has ended
     }
   }
+  void Do(const StartRequester& start) { requesters_.insert(start.state); }
   void Do(const StartLoader& start) { loaders_.insert(start.state); }
   void Do(const AllocateArena& allocate) {
     arenas_[allocate.state] = allocate.arena_bytes;
@@ -258,6 +272,7 @@ class History {
   std::mt19937 rng_;
   CoreRig rig_;
   std::set<std::uint64_t> connected_;
+  std::set<StateId> requesters_;
   std::set<Request> open_;  // asked and not yet answered, of connections that live
   std::uint32_t next_request_ = 1;
   std::set<StateId> loaders_;  // started and not yet reaped

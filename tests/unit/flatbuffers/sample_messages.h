@@ -107,7 +107,9 @@ inline std::vector<Message> SampleMessages() {
       PrefaultRequest{1ULL << 33},
       PrefaultReply{},
       DigestRequest{{4096, 1ULL << 33}},
-
+      TemplatesRequest{},
+      TemplatesReply{{{"m", "/etc/stickyinvoc/templates.d/m.yaml", BuildWhen::kOnDemand, ""},
+                      {"", "/etc/x.yaml", BuildWhen::kManual, "x.yaml:1:1: no"}}},
   };
   std::vector<Message> messages;
   std::uint32_t request_id = 100;

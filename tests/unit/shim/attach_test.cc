@@ -179,17 +179,18 @@ TEST_F(AttachTest, ManyThreadsReadAtOnce) {
   const StatePtr state = Attach(daemon_);
   ASSERT_NE(state, nullptr) << error_.message;
   std::atomic<int> wrong = 0;
+  const auto read_all = [&] {
+    for (const wire::ManifestTensor& want : sample_.manifest().tensors) {
+      sti_tensor tensor{};
+      sti_error error{};
+      const int code = sti_tensor_find(state.get(), want.name.c_str(), &tensor, &error);
+      if (code != STI_OK || tensor.size_bytes != want.size_bytes) ++wrong;
+    }
+  };
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&] {
-      for (int round = 0; round < 200; ++round) {
-        for (const wire::ManifestTensor& want : sample_.manifest().tensors) {
-          sti_tensor tensor{};
-          sti_error error{};
-          const int code = sti_tensor_find(state.get(), want.name.c_str(), &tensor, &error);
-          if (code != STI_OK || tensor.size_bytes != want.size_bytes) ++wrong;
-        }
-      }
+      for (int round = 0; round < 200; ++round) read_all();
     });
   }
   for (std::thread& thread : threads) thread.join();

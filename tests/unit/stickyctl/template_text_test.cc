@@ -98,7 +98,7 @@ TEST(TemplateText, EveryKeyInACommentIsOneThatIsRead) {
   EXPECT_EQ(as_default.idle_ms, 3'600'000u) << "an example: the default is not to have it";
   as_default.idle_ms = as_default.ttl_ms = as_default.lease_count_max = 0;
   EXPECT_EQ(as_default, Policy());
-  EXPECT_EQ(made.value().build, config::BuildWhen::kManual);
+  EXPECT_EQ(made.value().build, BuildWhen::kManual);
   EXPECT_EQ(made.value().canonical, plain.value().canonical);
 }
 

@@ -40,7 +40,7 @@ struct ReferenceSplit {
 };
 // Source: Split(Regex(pattern), "isolated").pre_tokenize_str(text) of Hugging Face's tokenizers
 // 0.23.3, which has Oniguruma within.
-const ReferenceSplit reference_splits[] = {
+const ReferenceSplit kReferenceSplits[] = {
     {R"(a|bc)", "xabcd", {"x", "a", "bc", "d"}},
     {R"((ab)+)", "xababy", {"x", "abab", "y"}},
     {R"((?:ab)*?c)", "ababc", {"ababc"}},
@@ -121,7 +121,7 @@ const ReferenceSplit reference_splits[] = {
 };
 
 TEST(SplitPattern, WhatBothLibrariesReadAlikeSplitsAsTheReferenceDoes) {
-  for (const ReferenceSplit& row : reference_splits) {
+  for (const ReferenceSplit& row : kReferenceSplits) {
     SCOPED_TRACE(row.pattern);
     const auto pattern = weights::SplitPattern(row.pattern);
     ASSERT_THAT(pattern, IsOk());

@@ -55,6 +55,8 @@ const char* Name(EventKind kind) {
       return "drain";
     case EventKind::kResume:
       return "resume";
+    case EventKind::kBudget:
+      return "budget";
     case EventKind::kShutdown:
       return "shutdown";
   }

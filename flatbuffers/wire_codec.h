@@ -70,6 +70,7 @@ enum class EventKind : std::int8_t {
   kDrain,
   kResume,
   kShutdown,
+  kBudget,
 };
 
 const char* Name(StatePhase phase);  // "planning", "filling", "ready", ...; static text
@@ -300,6 +301,10 @@ struct EventsReply {
   std::uint64_t lost = 0;
   bool operator==(const EventsReply&) const = default;
 };
+struct BudgetRequest {
+  std::uint64_t budget_bytes = 0;
+  bool operator==(const BudgetRequest&) const = default;
+};
 struct TemplatesRequest {
   bool operator==(const TemplatesRequest&) const = default;
 };
@@ -366,7 +371,7 @@ using Body =
                  PlanReply, FillRequest, FillProgress, FillReply, DrainRequest, EventsRequest,
                  DrainReply, EventsReply, BuildRequest, BuildArenaRequest, BuildCommitRequest,
                  BuildReply, BuildArenaReply, PrefaultRequest, PrefaultReply, DigestRequest,
-                 TemplatesRequest, TemplatesReply>;
+                 TemplatesRequest, TemplatesReply, BudgetRequest>;
 
 struct Message {
   std::uint32_t request_id = 0;

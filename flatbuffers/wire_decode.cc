@@ -233,6 +233,10 @@ Result<DrainReply> Unpack(const fb::DrainReply& table) {
   return out;
 }
 
+Result<BudgetRequest> Unpack(const fb::BudgetRequest& table) {
+  return BudgetRequest{table.budget_bytes()};
+}
+
 Result<TemplatesRequest> Unpack(const fb::TemplatesRequest&) { return TemplatesRequest{}; }
 
 Result<TemplatesReply> Unpack(const fb::TemplatesReply& table) {
@@ -313,7 +317,7 @@ constexpr Taker kTakers[] = {
     Take<fb::BuildRequest>,   Take<fb::BuildArenaRequest>, Take<fb::BuildCommitRequest>,
     Take<fb::BuildReply>,     Take<fb::BuildArenaReply>,   Take<fb::PrefaultRequest>,
     Take<fb::PrefaultReply>,  Take<fb::DigestRequest>,     Take<fb::TemplatesRequest>,
-    Take<fb::TemplatesReply>,
+    Take<fb::TemplatesReply>, Take<fb::BudgetRequest>,
 };
 static_assert(std::size(kTakers) == static_cast<std::size_t>(fb::Body::MAX),
               "a message of the schema is missing above");

@@ -174,6 +174,10 @@ Offset<fb::EventsReply> Pack(Builder& builder, const EventsReply& reply) {
                                reply.lost);
 }
 
+Offset<fb::BudgetRequest> Pack(Builder& builder, const BudgetRequest& request) {
+  return fb::CreateBudgetRequest(builder, request.budget_bytes);
+}
+
 Offset<fb::TemplatesRequest> Pack(Builder& builder, const TemplatesRequest&) {
   return fb::CreateTemplatesRequest(builder);
 }

@@ -169,7 +169,7 @@ std::vector<wire::LeaseInfo> NodeState::LeasesOn(std::optional<StateId> only, co
 wire::StatusReply NodeState::StatusOf(std::int64_t now_ns) const {
   wire::StatusReply status = facts_;
   status.uptime_ms = NsToMs(now_ns - started_ns_);
-  status.budget_bytes = limits_.budget_bytes;
+  status.budget_bytes = budget_bytes_;
   status.used_bytes = used_bytes();
   status.state_count = state_count();
   status.lease_count = leases_.count();

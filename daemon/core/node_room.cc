@@ -37,16 +37,16 @@ std::uint64_t NodeState::ComingBytes() const {
 
 bool NodeState::RoomIsComing(const State& state) const {
   if (state.follows && FindById(*state.follows) != nullptr) return true;
-  const std::uint64_t free = limits_.budget_bytes - std::min(used_bytes(), limits_.budget_bytes);
+  const std::uint64_t free = budget_bytes_ - std::min(used_bytes(), budget_bytes_);
   return QueuePlace(state.id) == 1 && free + ComingBytes() >= state.wanted_bytes;
 }
 
 // What no waiting will change.
 Status NodeState::MayEverFit(const State& state) const {
   const std::string doing = "load '" + state.name + "': needs " + Bytes(state.wanted_bytes);
-  if (state.wanted_bytes > limits_.budget_bytes) {
+  if (state.wanted_bytes > budget_bytes_) {
     return Error{Code::kOutOfMemory, doing + ", more than the node's whole budget of " +
-                                         Bytes(limits_.budget_bytes) +
+                                         Bytes(budget_bytes_) +
                                          " (memory.host of the node config)"};
   }
   Peer owner;
@@ -81,7 +81,7 @@ void NodeState::ServeQueue(std::int64_t now_ns) {
 bool NodeState::TryPlace(State& state, std::int64_t now_ns) {
   if (state.follows && FindById(*state.follows) != nullptr) return false;
   const std::uint64_t used = used_bytes();
-  const std::uint64_t free = limits_.budget_bytes - std::min(used, limits_.budget_bytes);
+  const std::uint64_t free = budget_bytes_ - std::min(used, budget_bytes_);
   if (state.wanted_bytes > free) {
     const std::uint64_t coming = free + ComingBytes();
     if (state.wanted_bytes <= coming) return false;
@@ -109,15 +109,71 @@ bool NodeState::TryPlace(State& state, std::int64_t now_ns) {
   return true;
 }
 
+// Whether nobody would miss the state now.
+bool NodeState::IsFreeToGo(const State& state) const {
+  const bool in_use =
+      leases_.CountOn(state.id) > 0 || !state.holders_to_be.empty() || HasDerived(state.id);
+  return state.phase == StatePhase::kReady && !in_use && !state.policy.pin;
+}
+
 std::vector<StateId> NodeState::VictimsFor(const State& state, std::uint64_t need_bytes) const {
   std::vector<Candidate> candidates;
   for (const auto& [id, other] : states_) {
-    const bool in_use = leases_.CountOn(id) > 0 || !other.holders_to_be.empty() || HasDerived(id);
-    if (other.phase != StatePhase::kReady || in_use || other.policy.pin) continue;
+    if (!IsFreeToGo(other)) continue;
     if (state.replaces == id || other.policy.priority > state.policy.priority) continue;
     candidates.push_back({id, other.policy.priority, other.used_ns, other.arena_bytes});
   }
   return ChooseVictims(std::move(candidates), need_bytes);
+}
+
+// --- another budget -----------------------------------------------------------------------------
+
+void NodeState::SetBudget(ConnectionId connection, std::uint32_t request_id,
+                          const wire::BudgetRequest& request, std::int64_t now_ns) {
+  const Peer& peer = PeerOf(connection);
+  if (!IsNodeOwner(peer)) {
+    return Refuse(
+        connection, request_id,
+        Error{Code::kPermissionDenied,
+              Format("set the budget as user %u: that is for the node's owner", peer.uid)});
+  }
+  const std::string change =
+      "budget " + Bytes(budget_bytes_) + " -> " + Bytes(request.budget_bytes);
+  budget_bytes_ = request.budget_bytes;
+  LogLine(Log::Level::kInfo, Format("user %u: %s", peer.uid, change.c_str()));
+  Note(wire::EventKind::kBudget, nullptr, &peer, change, now_ns);
+  FailWhatNeverFits(now_ns);
+  ShrinkToBudget(now_ns);
+  Reply(connection, request_id, StatusOf(now_ns));
+}
+
+// Loads that wait for room which the new budget does not have.
+void NodeState::FailWhatNeverFits(std::int64_t now_ns) {
+  const std::set<StateId> waiting = queue_;
+  for (const StateId id : waiting) {
+    State* const state = FindById(id);
+    if (state == nullptr) continue;
+    const Status may = MayEverFit(*state);
+    if (!may.ok() && !state->builder) FailLoad(*state, may.error(), now_ns);
+  }
+}
+
+// Evicts what nobody uses, until the rest fits; what is in use or pinned stays, over the budget.
+void NodeState::ShrinkToBudget(std::int64_t now_ns) {
+  const std::uint64_t stays = used_bytes() - std::min(used_bytes(), ComingBytes());
+  if (stays <= budget_bytes_) return;
+  std::vector<Candidate> candidates;
+  std::uint64_t free_bytes = 0;
+  for (const auto& [id, state] : states_) {
+    if (!IsFreeToGo(state)) continue;
+    candidates.push_back({id, state.policy.priority, state.used_ns, state.arena_bytes});
+    free_bytes += state.arena_bytes;
+  }
+  const std::uint64_t need_bytes = std::min(stays - budget_bytes_, free_bytes);
+  for (const StateId victim : ChooseVictims(std::move(candidates), need_bytes)) {
+    ++evict_total_;
+    Drain(*FindById(victim), "evicted, for the budget was lowered", nullptr, now_ns);
+  }
 }
 
 // "pinned", "held by pid 7 of user 1000 for 12 s", ...
@@ -176,9 +232,9 @@ Error NodeState::NoRoomFor(const State& state, std::int64_t now_ns) const {
                                                     RunningLoads())};
   }
   const std::uint64_t used = used_bytes();
-  const std::uint64_t left = limits_.budget_bytes - std::min(used, limits_.budget_bytes);
+  const std::uint64_t left = budget_bytes_ - std::min(used, budget_bytes_);
   std::string text = doing + "needs " + Bytes(state.wanted_bytes) + ", left are " + Bytes(left) +
-                     " of the node's budget of " + Bytes(limits_.budget_bytes);
+                     " of the node's budget of " + Bytes(budget_bytes_);
   if (const std::string holders = HoldersText(state, now_ns); !holders.empty()) {
     text += "; held: " + holders;
   }

@@ -18,6 +18,7 @@ using wire::StatePhase;
 NodeState::NodeState(const Limits& limits, wire::StatusReply facts, std::int64_t now_ns,
                      std::int64_t wall_ms)
     : limits_(limits),
+      budget_bytes_(limits.budget_bytes),
       facts_(std::move(facts)),
       started_ns_(now_ns),
       wall_offset_ms_(wall_ms - now_ns / 1'000'000),
@@ -105,6 +106,8 @@ NodeState::Actions NodeState::Asked(ConnectionId connection, const wire::Message
     Reply(connection, id, wire::ListReply{StatesFor(PeerOf(connection), now_ns)});
   } else if (std::holds_alternative<wire::StatusRequest>(message.body)) {
     Reply(connection, id, StatusOf(now_ns));
+  } else if (const auto* budget = std::get_if<wire::BudgetRequest>(&message.body)) {
+    SetBudget(connection, id, *budget, now_ns);
   } else if (std::holds_alternative<wire::TemplatesRequest>(message.body)) {
     Reply(connection, id, TemplatesFor(PeerOf(connection)));
   } else if (std::holds_alternative<wire::LeasesRequest>(message.body)) {
@@ -190,6 +193,7 @@ std::uint32_t NodeState::RunningLoads() const {
 NodeState::Actions NodeState::Tick(std::int64_t now_ns) {
   FailOverdueLoads(now_ns);
   EndLifetimes(now_ns);
+  ShrinkToBudget(now_ns);  // what was in use when it was lowered may be free by now
   std::vector<StateId> expired;
   for (auto& [id, state] : states_) {
     if (state.phase == StatePhase::kFailed && now_ns - state.ended_ns > limits_.failed_kept_ns) {

@@ -112,6 +112,7 @@ class NodeState {
 
   // --- for tests and status -------------------------------------------------------------------
   std::uint64_t used_bytes() const;
+  std::uint64_t budget_bytes() const { return budget_bytes_; }
   std::uint32_t state_count() const { return static_cast<std::uint32_t>(states_.size()); }
   std::uint32_t waiter_count() const { return static_cast<std::uint32_t>(waiters_.size()); }
   const LeaseTable& leases() const { return leases_; }
@@ -197,6 +198,11 @@ class NodeState {
   std::uint64_t ComingBytes() const;
   // Whether a queued load that nobody waits for may be left to get its room.
   bool RoomIsComing(const State& state) const;
+  bool IsFreeToGo(const State& state) const;
+  void SetBudget(ConnectionId connection, std::uint32_t request_id,
+                 const wire::BudgetRequest& request, std::int64_t now_ns);
+  void FailWhatNeverFits(std::int64_t now_ns);
+  void ShrinkToBudget(std::int64_t now_ns);
   std::vector<StateId> VictimsFor(const State& state, std::uint64_t need_bytes) const;
   Error NoRoomFor(const State& state, std::int64_t now_ns) const;
   std::string HoldersText(const State& state, std::int64_t now_ns) const;
@@ -253,6 +259,7 @@ class NodeState {
   Actions Settle(std::int64_t now_ns);
 
   const Limits limits_;
+  std::uint64_t budget_bytes_;  // as the limits say, until the node's owner sets another
   const wire::StatusReply facts_;
   const std::int64_t started_ns_;
   const std::int64_t wall_offset_ms_;  // since the epoch, at monotonic 0

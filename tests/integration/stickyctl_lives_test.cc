@@ -69,6 +69,33 @@ TEST_F(StickyctlLives, InPlaceNeedsNoRoomForBoth) {
   EXPECT_EQ(Ask({"ls"})["states"].size(), 1U);
 }
 
+// --- budget -------------------------------------------------------------------------------------
+
+TEST_F(StickyctlLives, ABudgetBelowWhatIsHeldTakesNothingFromWhoUsesIt) {
+  StartWithMemory("64MiB");
+  ASSERT_EQ(Run({"load", MakeTemplate("used", 16 << 20), "--wait"}).code, 0);
+  ASSERT_EQ(Run({"load", MakeTemplate("free", 16 << 20), "--wait"}).code, 0);
+  CtlRun user(Words({"run", "--state", "used", "--", "sleep", "600"}));
+  ASSERT_TRUE(daemon_->LeaseCountBecomes(1));
+
+  const CtlResult late = Run({"budget", "8MiB", "--wait=0.5"});
+  const CtlResult now = Run({"budget", "8MiB"});
+  const CtlResult load = Run({"load", MakeTemplate("new", 1 << 20), "--wait=0.2"});
+  const std::string status = Run({"status"}).out;
+
+  EXPECT_EQ(late.code, 75);
+  EXPECT_THAT(late.err, HasSubstr("more are in use or pinned"));
+  EXPECT_EQ(now.code, 0) << now.err;
+  EXPECT_EQ(load.code, 75) << load.err;
+  EXPECT_THAT(status, HasSubstr("over it"));
+  EXPECT_EQ(Ask({"show", "used"})["state"]["phase"], "ready");
+  EXPECT_EQ(Run({"run", "--state", "used", "--", "true"}).code, 0) << "who comes may use it too";
+  ASSERT_EQ(::kill(user.process().pid(), SIGKILL), 0);
+  EXPECT_TRUE(WaitUntil([&] { return Ask({"status"})["daemon"]["used_bytes"] == 0; }))
+      << "it goes with its last lease";
+  EXPECT_EQ(Run({"budget", "8"}).code, 64);
+}
+
 TEST_F(StickyctlLives, WhereANewStateStandsIsOneOfTwo) {
   Start();
 

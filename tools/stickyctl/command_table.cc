@@ -137,6 +137,15 @@ const std::array kCommands = {
             "code is 75 when some are, and they are told. --resume ends a drain.\n",
             {kDrainOptions, 1, "NAME", /*command_follows=*/false, /*last_is_optional=*/true},
             Drain},
+    Command{"budget",
+            "budget SIZE [--wait[=SECONDS]]",
+            "set how much memory this node's states may have",
+            "For the node's owner, until the daemon ends; it starts with memory.host of the node\n"
+            "config. Below what is used, states that nobody uses are evicted; what is in use\n"
+            "goes with its last lease, what is pinned stays, and nothing is loaded until the rest\n"
+            "fits. With --wait the exit code is 75 when that did not happen in time.\n",
+            {kWaitOptions, 1, "SIZE"},
+            SetBudget},
     Command{"doctor",
             "doctor",
             "what is wrong on this node, and what to do about it",

@@ -38,6 +38,9 @@ int Hold(const Request& request, Console& console);
 int Evict(const Request& request, Console& console);
 int Drain(const Request& request, Console& console);
 
+// budget_command.cc
+int SetBudget(const Request& request, Console& console);
+
 // events_command.cc
 int Events(const Request& request, Console& console);
 

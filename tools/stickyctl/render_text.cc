@@ -180,8 +180,9 @@ std::string LeasesText(const std::vector<wire::LeaseInfo>& leases, const UserNam
 }
 
 std::string StatusText(const wire::StatusReply& status, const UserNames& users) {
-  const std::uint64_t free_bytes =
-      status.budget_bytes - std::min(status.used_bytes, status.budget_bytes);
+  const bool is_over = status.used_bytes > status.budget_bytes;
+  const std::string rest = is_over ? ByteCount(status.used_bytes - status.budget_bytes) + " over it"
+                                   : ByteCount(status.budget_bytes - status.used_bytes) + " free";
   FieldList fields = {{"stickyd", Printable(status.version)}};
   if (status.draining) {
     fields.emplace_back("draining",
@@ -192,8 +193,7 @@ std::string StatusText(const wire::StatusReply& status, const UserNames& users) 
                      Duration(status.uptime_ms).c_str())},
       {"socket", Printable(status.socket_path)},
       {"memory", ByteCount(status.used_bytes) + " of " + ByteCount(status.budget_bytes) +
-                     " used (" + Percent(status.used_bytes, status.budget_bytes) + "), " +
-                     ByteCount(free_bytes) + " free"},
+                     " used (" + Percent(status.used_bytes, status.budget_bytes) + "), " + rest},
       {"charged to", status.cgroup.empty() ? "-" : "cgroup " + Printable(status.cgroup)},
       {"states", Number(status.state_count)},
       {"leases", Number(status.lease_count)},

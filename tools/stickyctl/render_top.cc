@@ -23,7 +23,10 @@ std::string MemoryText(const wire::StatusReply& status) {
   const auto cells = static_cast<std::size_t>(share * kBarCells);
   return "memory [" + std::string(cells, '#') + std::string(kBarCells - cells, '.') + "] " +
          Percent(used, status.budget_bytes) + "  " + ByteCount(status.used_bytes) + " of " +
-         ByteCount(status.budget_bytes) + ", " + ByteCount(status.budget_bytes - used) + " free";
+         ByteCount(status.budget_bytes) + ", " +
+         (status.used_bytes > status.budget_bytes
+              ? ByteCount(status.used_bytes - status.budget_bytes) + " over it"
+              : ByteCount(status.budget_bytes - used) + " free");
 }
 
 // ", 12.5 a second": nothing without an earlier page.

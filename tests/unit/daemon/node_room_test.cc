@@ -188,6 +188,79 @@ TEST(NodeRoom, MoreThanTheWholeBudgetIsRefusedHoweverLongOneWaits) {
   EXPECT_THAT(rig.Answer<wire::Failure>(1, 5)->message, HasSubstr("whole budget of 1000 bytes"));
 }
 
+// --- another budget -----------------------------------------------------------------------------
+
+TEST(NodeBudget, WhatNobodyUsesGoesAndWhatIsInUseOrPinnedStaysOverIt) {
+  CoreRig rig;
+  rig.Connect(1);
+  rig.MakeReady("used", 300);
+  rig.Ask(1, 1, CoreRig::AttachTo("used"));
+  wire::LoadRequest pinned = CoreRig::Load("pinned");
+  pinned.policy.pin = true;
+  rig.MakeReady(pinned, 200);
+  rig.MakeReady("free", 400);
+
+  rig.Ask(1, 2, wire::BudgetRequest{100});
+
+  const auto* const status = rig.Answer<wire::StatusReply>(1, 2);
+  ASSERT_NE(status, nullptr);
+  EXPECT_EQ(status->budget_bytes, 100U);
+  EXPECT_EQ(rig.PhaseOf("free"), StatePhase::kClosing);
+  EXPECT_EQ(rig.PhaseOf("used"), StatePhase::kReady);
+  EXPECT_EQ(rig.PhaseOf("pinned"), StatePhase::kReady);
+  Free(rig);
+  EXPECT_EQ(rig.core.used_bytes(), 500U);
+  rig.Ask(1, 3, CoreRig::Load("new"));
+  rig.Plan(50);
+  EXPECT_EQ(rig.PhaseOf("new"), StatePhase::kFailed) << "nothing is loaded until the rest fits";
+  rig.Disconnect(1);
+  rig.Tick(kMs);
+  EXPECT_EQ(rig.PhaseOf("used"), StatePhase::kClosing) << "it goes with its last lease";
+  EXPECT_EQ(rig.PhaseOf("pinned"), StatePhase::kReady);
+}
+
+TEST(NodeBudget, NoMoreGoesThanMust) {
+  CoreRig rig;
+  rig.Connect(1);
+  rig.MakeReady("old", 300);
+  rig.now_ns += kMs;
+  rig.MakeReady("young", 300);
+
+  rig.Ask(1, 1, wire::BudgetRequest{500});
+
+  EXPECT_EQ(rig.PhaseOf("old"), StatePhase::kClosing);
+  EXPECT_EQ(rig.PhaseOf("young"), StatePhase::kReady);
+}
+
+TEST(NodeBudget, AWaitingLoadThatWillNeverFitFailsAndAHigherBudgetGivesRoom) {
+  CoreRig rig;
+  rig.Connect(1);
+  rig.MakeReady("held", 600);
+  rig.Ask(1, 1, CoreRig::AttachTo("held"));
+  rig.Ask(1, 2, CoreRig::Load("large", 10'000));
+  rig.Plan(900);
+  rig.Ask(1, 3, CoreRig::Load("small", 10'000));
+  rig.Plan(500);
+
+  rig.Ask(1, 4, wire::BudgetRequest{800});
+  EXPECT_THAT(rig.Answer<wire::Failure>(1, 2)->message, HasSubstr("the node's whole budget"));
+  EXPECT_EQ(rig.PhaseOf("small"), StatePhase::kQueued);
+
+  rig.Ask(1, 5, wire::BudgetRequest{1100});
+  EXPECT_EQ(rig.PhaseOf("small"), StatePhase::kFilling);
+}
+
+TEST(NodeBudget, ItIsForTheNodesOwner) {
+  CoreRig rig;
+  rig.Connect(2, kOurUid + 1);
+
+  rig.Ask(2, 1, wire::BudgetRequest{1});
+  rig.Ask(2, 2, wire::StatusRequest{});
+
+  EXPECT_EQ(rig.Answer<wire::Failure>(2, 1)->code, Code::kPermissionDenied);
+  EXPECT_EQ(rig.Answer<wire::StatusReply>(2, 2)->budget_bytes, 1000U);
+}
+
 TEST(NodeRoom, LoadsPastTheLimitWaitForTheirTurn) {
   Limits limits = CoreRig::DefaultLimits();
   limits.load_count_max = 1;

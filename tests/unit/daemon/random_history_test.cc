@@ -81,6 +81,7 @@ class History {
     if (kind == 8) return Ask(wire::ShowRequest{Name()});
     if (kind == 9) return rig_.Tick(static_cast<std::int64_t>(Below(200)) * kMs);
     if (kind == 10 && Below(10) == 0) return AskDrain();
+    if (kind == 10 && Below(10) == 0) return AskBudget();
     if (kind == 12) return MoveABuilder();
     if (kind == 13 && Below(2) == 0) return EndARequester();
     if (kind == 11) return Ask(wire::EventsRequest{Below(next_request_), Wait()});
@@ -121,6 +122,7 @@ class History {
     if (Below(3) == 0) request.state.reset();
     Ask(request);
   }
+  void AskBudget() { Ask(wire::BudgetRequest{TightLimits().budget_bytes / (1 + Below(3))}); }
   void MoveABuilder() {
     const std::uint64_t what = Below(4);
     if (what == 0) {
@@ -208,6 +210,7 @@ class History {
   void Do(const StartRequester& start) { requesters_.insert(start.state); }
   void Do(const StartLoader& start) { loaders_.insert(start.state); }
   void Do(const AllocateArena& allocate) {
+    ExpectWithinBudget();
     arenas_[allocate.state] = allocate.arena_bytes;
     rig_.Keep(rig_.core.ArenaAllocated(allocate.state, "none", rig_.now_ns));
   }
@@ -222,6 +225,7 @@ class History {
     rig_.Keep(rig_.core.Published(publish.state, rig_.now_ns));
   }
   void Do(const MakeBuildArena& make) {
+    ExpectWithinBudget();
     loaders_.insert(make.state);
     arenas_[make.state] += make.arena_bytes;
     rig_.Keep(rig_.core.BuildArenaMade(make.state, rig_.now_ns));
@@ -252,6 +256,11 @@ class History {
   }
   void Do(const DropBundle&) {}
   void Do(const Log&) {}
+
+  // A lower budget takes nothing from who has it, but gives nothing more.
+  void ExpectWithinBudget() {
+    EXPECT_LE(rig_.core.used_bytes(), rig_.core.budget_bytes()) << "memory was given past it";
+  }
 
   void Check() {
     std::uint64_t sum = 0;

@@ -107,6 +107,7 @@ inline std::vector<Message> SampleMessages() {
       PrefaultRequest{1ULL << 33},
       PrefaultReply{},
       DigestRequest{{4096, 1ULL << 33}},
+      BudgetRequest{1ULL << 34},
       TemplatesRequest{},
       TemplatesReply{{{"m", "/etc/stickyinvoc/templates.d/m.yaml", BuildWhen::kOnDemand, ""},
                       {"", "/etc/x.yaml", BuildWhen::kManual, "x.yaml:1:1: no"}}},

@@ -19,6 +19,8 @@ Threads: a State may be used from many threads. Fork: in a child of os.fork() a 
 the first time it is used there; arrays made before the fork stay readable.
 """
 
+import importlib
+
 from ._build import Build, build
 from ._errors import (
     Corrupt,
@@ -33,6 +35,15 @@ from ._errors import (
 )
 from ._library import version
 from ._state import State, StateInfo, TensorInfo, Tensors, attach
+
+
+
+def __getattr__(name):
+    # They need packages that need not be there; each is imported when it is used.
+    if name in ("torch", "transformers"):
+        return importlib.import_module("." + name, __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __all__ = [
     "Build",

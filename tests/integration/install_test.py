@@ -120,6 +120,11 @@ class InstallTest(unittest.TestCase):
         code = "import stickyinvoc as s; print(s.attach('toy').tensor('a.f32').sum())"
         packages = {"PYTHONPATH": str(self.prefix / "share" / "stickyinvoc" / "python")}
         self.assertEqual(self.run_command(sys.executable, "-B", "-c", code, **packages), "21.5\n")
+        builder = self.prefix / "share" / "stickyinvoc" / "examples" / "build_table.py"
+        self.assertEqual(
+            self.run_command(sys.executable, "-B", builder, f"roots-{name}", "100", **packages),
+            "100 square roots are shared\n",
+        )
 
     def check_cmake_package(self):
         project = self.folder / "project"
@@ -149,7 +154,10 @@ class InstallTest(unittest.TestCase):
         for path in ["include/stickyinvoc/stickyinvoc.hpp", "libexec/stickyinvoc/sticky-loader",
                      "etc/stickyinvoc/stickyinvoc.yaml", "share/man/man8/stickyd.8",
                      "share/man/man1/stickyctl.1", "share/man/man1/sticky-llm.1",
-                     "share/stickyinvoc/examples/template.example.yaml"]:
+                     "share/stickyinvoc/examples/template.example.yaml",
+                     "share/stickyinvoc/examples/build_table.py",
+                     *(f"share/stickyinvoc/python/stickyinvoc/{module}.py"
+                       for module in ("_build", "torch", "transformers", "_vocabulary"))]:
             with self.subTest(path):
                 self.assertTrue((self.prefix / path).is_file())
         if (SOURCE / "systemd" / "CMakeLists.txt").exists():

@@ -7,6 +7,7 @@ usage: python_build_test.py BUILD_FOLDER
 import gc
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -162,6 +163,15 @@ class RoundTrip(BuildCase):
         self.assertEqual(said[0].stdout, "1000 square roots are shared\n")
         self.assertEqual(said[1].stdout, "the table is there already\n")
         self.assertEqual(stickyinvoc.attach("roots").tensor("sqrt")[81], 9)
+
+    def test_what_the_documentation_shows_runs(self):
+        page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+        programs = re.findall(r"^```python\n# run: .*?\n(.*?)^```", page, re.M | re.S)
+        self.assertTrue(programs)
+        for program in programs:
+            with self.subTest(program):
+                subprocess.run([sys.executable, "-c", program], timeout=SOON_S, check=True,
+                               stdout=subprocess.DEVNULL)  # fmt: skip
 
 
 class Ends(BuildCase):

@@ -234,6 +234,16 @@ class Models(TorchCase):
         self.assertEqual(tokenizer(row["text"])["input_ids"], row["ids"])
         self.assertEqual(greedy(model, row["ids"], len(row["greedy_ids"])), row["greedy_ids"])
 
+    def test_what_the_documentation_shows_runs(self):
+        self.load("llama-8b", GOLDEN / "models/llama-gqa-tied", "bf16")
+        page = (ROOT / "docs/python.md").read_text(encoding="utf-8")
+        programs = re.findall(r"^```python\n# run with torch: .*?\n(.*?)^```", page, re.M | re.S)
+        self.assertEqual(len(programs), 2)
+        for program in programs:
+            with self.subTest(program):
+                subprocess.run([sys.executable, "-c", program], capture_output=True,
+                               timeout=SOON_S, check=True)  # fmt: skip
+
     def test_a_model_keeps_the_attachment(self):
         self.load("held", GOLDEN / "models/llama-bias", "f32")
         state = stickyinvoc.attach("held")

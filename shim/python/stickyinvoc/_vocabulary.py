@@ -111,7 +111,10 @@ def make_tokenizer(state, config):
     import transformers
 
     assets = set(state.asset_names())
-    options = {"clean_up_tokenization_spaces": False}
+    options = {
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", "attention_mask"],
+    }
     if "tokenizer.json" in assets:
         made = tokenizers.Tokenizer.from_str(bytes(state.asset("tokenizer.json")).decode())
         ends = (config.get("bos_token_id"), config.get("eos_token_id"))

@@ -44,9 +44,12 @@ ArenaMemory::~ArenaMemory() {
 }
 
 void ArenaMemory::LetGo() {
-  void* const at = ::mmap(bytes_.data(), bytes_.size(), PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
-  if (at != MAP_FAILED) return;
+  constexpr int kPlace = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  // Where the kernel counts every page that may be written (overcommit_memory 2), it may have no
+  // room for as many; pages that are only read always have.
+  for (const int protection : {PROT_READ | PROT_WRITE, PROT_READ}) {
+    if (::mmap(bytes_.data(), bytes_.size(), protection, kPlace, -1, 0) != MAP_FAILED) return;
+  }
   ::munmap(bytes_.data(), bytes_.size());  // no more mappings are allowed: the commit comes first
   bytes_ = {};
 }

@@ -126,7 +126,9 @@ class RoundTrip(BuildCase):
                 with self.assertRaisesRegex(stickyinvoc.InvalidArgument, "ml_dtypes"):
                     b.add("three", numpy.array([1.0]), dtype="bfloat16")
 
-        self.assertEqual(stickyinvoc.attach("bits").tensor_info("one").dtype, "bf16")
+        state = stickyinvoc.attach("bits")
+        self.assertEqual(state.tensor_info("one").dtype, "bf16")
+        self.assertEqual(state.tensor_names(), ["one", "two"])
 
     def without_ml_dtypes(self):
         _state._bfloat16.cache_clear()

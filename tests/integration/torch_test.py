@@ -98,12 +98,14 @@ class Tensors(TorchCase):
         with stickyinvoc.build("dtypes") as b:
             b.add_all(arrays)
             b.add("bits", numpy.array([0x3F80, 0xC000], "uint16"), dtype="bfloat16")
+            b.add("rounded", [1.0, 1.001, -3.5], dtype="bfloat16")
+            b.array("filled", 3, "bfloat16")[:] = 7
             b.add("scalar", numpy.float32(2.5))
             b.add("empty", numpy.zeros((0, 3), "float32"))
         state = stickyinvoc.attach("dtypes")
         tensors = state.torch_tensors()
 
-        self.assertEqual(set(tensors), {*arrays, "bits", "scalar", "empty"})
+        self.assertEqual(set(tensors), {*arrays, "bits", "rounded", "filled", "scalar", "empty"})
         for name, array in arrays.items():
             with self.subTest(name):
                 self.assertEqual(tensors[name].numpy().dtype, array.dtype)
@@ -111,6 +113,9 @@ class Tensors(TorchCase):
                 self.assertEqual(tensors[name].data_ptr(), state.tensor(name).ctypes.data)
         self.assertEqual(tensors["bits"].dtype, torch.bfloat16)
         self.assertEqual(tensors["bits"].tolist(), [1.0, -2.0])
+        self.assertEqual(tensors["rounded"].tolist(), [1.0, 1.0, -3.5])
+        self.assertEqual(tensors["filled"].tolist(), [7.0] * 3)
+        self.assertEqual(state.tensor("rounded").dtype.name, "bfloat16")
         self.assertEqual(tensors["scalar"].item(), 2.5)
         self.assertEqual(tensors["empty"].shape, (0, 3))
         self.assertIn("bits", tensors)
@@ -333,6 +338,14 @@ class Refusals(TorchCase):
     def test_another_shape(self):
         self.refused("shape", r"is \[320, 96\], and the model has it as \[321, 96\]",
                      self.weights, vocab_size=321)  # fmt: skip
+
+    def test_code_that_a_configuration_names_is_not_fetched(self):
+        with stickyinvoc.build("code") as b:
+            b.add_all({name: weight.numpy() for name, weight in self.weights.items()})
+            code = {"AutoModelForCausalLM": "no/such--model.Mine"}
+            b.add_asset("config.json", json.dumps({**self.config, "auto_map": code}))
+        model = stickyinvoc.transformers.load("code")
+        self.assertEqual(type(model).__name__, "LlamaForCausalLM")
 
     def test_matrices_of_two_dtypes(self):
         mixed = {**self.weights, "lm_head.weight": self.weights["lm_head.weight"].half()}

@@ -220,17 +220,19 @@ class Build:
         import numpy
 
         arrays = {name: numpy.asarray(array) for name, array in arrays.items()}
+        for name, array in arrays.items():
+            as_bits = dtype in _BFLOAT16_NAMES and _bfloat16() is None
+            if as_bits and array.dtype != numpy.uint16:
+                raise InvalidArgument(
+                    f"add '{name}': making bfloat16 of {array.dtype} needs the package ml_dtypes;"
+                    " without it, give the bits as uint16"
+                )
         made = self.arrays({n: (a.shape, a.dtype if dtype is None else dtype)
                             for n, a in arrays.items()})  # fmt: skip
         for name, array in arrays.items():
             target = made[name]
             if dtype in _BFLOAT16_NAMES and array.dtype == numpy.uint16:
                 target = target.view(numpy.uint16)
-            elif dtype in _BFLOAT16_NAMES and target.dtype == numpy.uint16:
-                raise InvalidArgument(
-                    f"add '{name}': making bfloat16 of {array.dtype} needs the package ml_dtypes;"
-                    " without it, give the bits as uint16"
-                )
             target[...] = array
 
     def add_asset(self, name, data):

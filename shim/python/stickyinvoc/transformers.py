@@ -37,7 +37,7 @@ def load(state, **options):
 
     config = _config(state, transformers)
     with _parameters_on_meta(torch):
-        model = transformers.AutoModelForCausalLM.from_config(config)
+        model = transformers.AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     _assign(model, state, torch)
     if "generation_config.json" in state.asset_names():
         settings = json.loads(bytes(state.asset("generation_config.json")))
@@ -86,6 +86,7 @@ def _config(state, transformers):
         )
     if int(version.split(".")[0]) < 5:
         _spell_rotary_as_before(settings, name)
+    settings.pop("auto_map", None)  # code from elsewhere: a state has none
     settings.pop("dtype", None)
     settings["torch_dtype"] = _matrix_dtype(state, name)
     return transformers.CONFIG_MAPPING[kind].from_dict(settings)
@@ -173,7 +174,8 @@ def _assign(model, state, torch):
 
 def _require_none(what, names):
     # Numbers of layers are folded, lest one reason be said for each.
-    folded = sorted({re.sub(r"\.\d+\.", ".*.", name) for name in names})
+    shown = [name.encode("unicode_escape").decode() for name in names]
+    folded = sorted({re.sub(r"\.\d+\.", ".*.", name) for name in shown})
     if folded:
         rest = len(folded) - _NAMES_SHOWN_MAX
         more = f" and {rest} more" if rest > 0 else ""

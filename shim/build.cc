@@ -43,6 +43,17 @@ ArenaMemory::~ArenaMemory() {
   if (!bytes_.empty()) ::munmap(bytes_.data(), bytes_.size());
 }
 
+void ArenaMemory::LetGo() {
+  constexpr int kPlace = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  // Where the kernel counts every page that may be written (overcommit_memory 2), it may have no
+  // room for as many; pages that are only read always have.
+  for (const int protection : {PROT_READ | PROT_WRITE, PROT_READ}) {
+    if (::mmap(bytes_.data(), bytes_.size(), protection, kPlace, -1, 0) != MAP_FAILED) return;
+  }
+  ::munmap(bytes_.data(), bytes_.size());  // no more mappings are allowed: the commit comes first
+  bytes_ = {};
+}
+
 Result<Build> Build::Adopt() {
   const char* const number = std::getenv("STICKYINVOC_BUILD");
   const char* const state = std::getenv("STICKYINVOC_STATE");
@@ -110,9 +121,16 @@ Result<wire::Received> Build::Ask(wire::Body request, std::span<const int> fds,
   }
 }
 
+Status Build::CheckOpen() const {
+  if (!is_committed_ && !is_given_up_) return Ok{};
+  return Error{Code::kInvalidArgument, "use the build of '" + draft_.state + "': it was " +
+                                           (is_committed_ ? "committed" : "given up")};
+}
+
 Result<Build::Arena> Build::AddArena(std::uint64_t size_bytes, std::uint32_t wait_ms) {
   // Making pages present takes its time, which is not the caller's wait for room.
   constexpr std::int64_t kPresentMs = 600'000;
+  STICKY_TRY(CheckOpen());
   STICKY_ASSIGN(const wire::Received answer,
                 Ask(wire::BuildArenaRequest{size_bytes, std::min(wait_ms, wire::kWaitMsMax)}, {},
                     wait_ms + kPresentMs));
@@ -173,7 +191,9 @@ Status Build::AddAsset(wire::ManifestAsset asset) {
 
 Status Build::Commit() {
   if (is_there_ || is_committed_) return Ok{};
-  memory_.clear();  // the daemon cannot seal what is mapped writable
+  STICKY_TRY(CheckOpen());
+  // The daemon cannot seal what is mapped writable.
+  for (ArenaMemory& memory : memory_) memory.LetGo();
   draft_.device = "host";
   STICKY_ASSIGN(const UniqueFd table, wire::MakeBlob(wire::EncodeManifest(draft_)));
   const int fds[] = {table.get()};
@@ -183,7 +203,15 @@ Status Build::Commit() {
     return Error{Code::kCorrupt, "commit a build: the answer is to another question"};
   }
   is_committed_ = true;
+  connection_.Reset();
   return Ok{};
+}
+
+void Build::GiveUp() {
+  if (is_committed_) return;
+  for (ArenaMemory& memory : memory_) memory.LetGo();
+  connection_.Reset();
+  is_given_up_ = true;
 }
 
 }  // namespace sticky::shim

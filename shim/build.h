@@ -26,7 +26,7 @@ struct BuildOptions {
   std::optional<std::string> socket_path;  // absent: as wire::DefaultSocketPath
 };
 
-// Memory of an arena, mapped writable and shared while this lives. Move-only.
+// Memory of an arena, mapped writable and shared until it is let go. Move-only.
 class ArenaMemory {
  public:
   static Result<ArenaMemory> Map(int fd, std::uint64_t size_bytes);
@@ -34,6 +34,9 @@ class ArenaMemory {
   ArenaMemory& operator=(ArenaMemory&&) = delete;
   ~ArenaMemory();
   void* data() const { return bytes_.data(); }
+  // Puts private zeros of this process in its place, until this ends: whoever still has a pointer
+  // into it then touches nothing of anybody else's.
+  void LetGo();
 
  private:
   explicit ArenaMemory(std::span<std::uint8_t> bytes) : bytes_(bytes) {}
@@ -57,11 +60,15 @@ class Build {
   Status AddTensor(wire::ManifestTensor tensor);
   Status AddAsset(wire::ManifestAsset asset);
   Status Commit();
+  // Ends the build unless it was committed. Addresses of arenas stay valid, as after a commit.
+  void GiveUp();
 
  private:
   Build(UniqueFd connection, std::uint32_t connect_ms)
       : connection_(std::move(connection)), connect_ms_(connect_ms) {}
   static Result<Build> Adopt();
+  // Errors: kInvalidArgument: committed or given up, so that the daemon is no longer asked.
+  Status CheckOpen() const;
   Status CheckPlace(const std::string& name, std::uint32_t arena, std::uint64_t offset,
                     std::uint64_t size_bytes) const;
   // The answer to one request, progress passed over. Errors: the daemon's own, too.
@@ -72,6 +79,7 @@ class Build {
   std::uint32_t next_request_ = 1;
   bool is_there_ = false;
   bool is_committed_ = false;
+  bool is_given_up_ = false;
   wire::Manifest draft_;
   std::vector<ArenaMemory> memory_;
 };

@@ -145,4 +145,8 @@ int sti_build_commit(sti_build* build, sti_error* error) {
   return done.ok() ? Succeed(error) : Fail(done.error(), error);
 }
 
+void sti_build_give_up(sti_build* build) {
+  if (CheckUsable(build).ok()) build->build.GiveUp();
+}
+
 void sti_build_end(sti_build* build) { delete build; }

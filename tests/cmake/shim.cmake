@@ -55,3 +55,16 @@ endif()
 sticky_test(build_test LABEL integration SOURCES integration/build_test.cc
   DEPS stickyinvoc sticky::test_daemon)
 add_dependencies(build_test stickyd sticky-loader)
+if(NOT STICKY_SANITIZE)
+  add_test(NAME BuildersInPython
+    COMMAND "${STICKY_PYTHON}" -B "${CMAKE_CURRENT_SOURCE_DIR}/integration/python_build_test.py"
+            "${PROJECT_BINARY_DIR}")
+  set_tests_properties(BuildersInPython PROPERTIES LABELS integration TIMEOUT 180 ENVIRONMENT
+    "PYTHONPATH=${PROJECT_SOURCE_DIR}/shim/python;STICKYINVOC_LIBRARY=$<TARGET_FILE:stickyinvoc>")
+  add_test(NAME TorchInPython
+    COMMAND "${STICKY_PYTHON}" -B "${CMAKE_CURRENT_SOURCE_DIR}/integration/torch_test.py"
+            "${PROJECT_BINARY_DIR}")
+  set_tests_properties(TorchInPython PROPERTIES
+    LABELS slow TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT
+    "PYTHONPATH=${PROJECT_SOURCE_DIR}/shim/python;STICKYINVOC_LIBRARY=$<TARGET_FILE:stickyinvoc>")
+endif()

@@ -39,7 +39,8 @@ foreach(test stickyctl_commands_test stickyctl_exit_codes_test stickyctl_doctor_
 endforeach()
 add_dependencies(stickyctl_commands_test shim_adopt_probe)
 
-# Needs packages from PyPI; skips where they cannot be had, and says why.
+# Need packages from PyPI and Debian's python3-torch: tools/check installs them, and fails when they
+# cannot be had. By itself a test without them skips, and says why.
 find_program(STICKY_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED)
 add_test(NAME FileStatesInPython
   COMMAND "${STICKY_PYTHON}" -B "${CMAKE_CURRENT_SOURCE_DIR}/integration/file_states_test.py"

@@ -198,6 +198,43 @@ TEST_F(BuildTest, ABuildThatIsGivenUpLeavesNothing) {
   EXPECT_TRUE(UsedBecomes(0));
 }
 
+TEST_F(BuildTest, WhatStillPointsIntoAnArenaAfterTheCommitTouchesNothingOfTheState) {
+  sti_build* build = Begin("table");
+  std::uint8_t* const memory = Arena(build);
+  std::memset(memory, 7, kBytes);
+  ASSERT_EQ(AddBytes(build, "data", kBytes), STI_OK);
+  ASSERT_EQ(sti_build_commit(build, &error_), STI_OK) << error_.message;
+
+  EXPECT_EQ(memory[kBytes - 1], 0);
+  memory[0] = 1;
+
+  sti_state* const state = Attach("table");
+  ASSERT_NE(state, nullptr) << error_.message;
+  sti_tensor data{};
+  ASSERT_EQ(sti_tensor_find(state, "data", &data, &error_), STI_OK);
+  EXPECT_EQ(static_cast<const std::uint8_t*>(data.data)[0], 7);
+  sti_detach(state);
+  void* more = nullptr;
+  std::uint32_t index = 0;
+  EXPECT_EQ(sti_build_arena(build, kBytes, 0, &index, &more, &error_), -STI_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("committed"));
+  sti_build_end(build);
+}
+
+TEST_F(BuildTest, ABuildThatIsGivenUpIsGoneBeforeItIsEnded) {
+  sti_build* build = Begin("table");
+  std::uint8_t* const memory = Arena(build);
+
+  sti_build_give_up(build);
+
+  EXPECT_TRUE(UsedBecomes(0));
+  memory[0] = 1;
+  EXPECT_EQ(sti_build_commit(build, &error_), -STI_INVALID_ARGUMENT);
+  EXPECT_THAT(error_.message, HasSubstr("given up"));
+  Make("table", 1);  // the name is free
+  sti_build_end(build);
+}
+
 TEST_F(BuildTest, AWritableMappingAnywhereKeepsItFromBeingCommittedUntilItIsGone) {
   sti_build* build = Begin("table");
   Arena(build);

@@ -1,8 +1,7 @@
 """Files of a state in the hands of Python programs that know nothing of it: open(), numpy.memmap,
 and the safetensors package, which maps the file whose path it is given.
 
-The packages come from PyPI into a folder of the build, once. Exits 77, saying why, when they
-cannot be had.
+The packages come with tools/dev/fetch_python. Exits 77, saying why, when they cannot be had.
 
 usage: file_states_test.py BUILD_FOLDER
 """
@@ -22,7 +21,6 @@ import unittest
 BUILD = pathlib.Path(sys.argv[1])
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ROOT / "tests/data/golden/models/llama-bias/model.safetensors"
-PACKAGES = ["numpy==1.26.4", "safetensors==0.4.5"]
 SOON_S = 60
 INSTALL_S = 300
 SKIPPED = 77
@@ -67,22 +65,15 @@ MAPPED = """
 
 
 def python_with_packages():
-    """The interpreter that has PACKAGES; made when it is not there."""
-    folder = BUILD / "file-states-venv"
-    marker = folder / "packages"
-    if not marker.exists() or marker.read_text(encoding="utf-8") != " ".join(PACKAGES):
-        shutil.rmtree(folder, ignore_errors=True)
-        install = [folder / "bin/pip", "install", "--quiet", "--retries=1", *PACKAGES]
-        for command in ([sys.executable, "-m", "venv", folder], install):
-            done = subprocess.run(
-                command, capture_output=True, text=True, timeout=INSTALL_S, check=False
-            )
-            if done.returncode != 0:
-                last = (done.stderr.strip() or "no reason given").splitlines()[-1]
-                print(f"skipped: {' '.join(PACKAGES)} cannot be had: {last}")
-                sys.exit(SKIPPED)
-        marker.write_text(" ".join(PACKAGES), encoding="utf-8")
-    return folder / "bin/python"
+    """The interpreter that has the packages; made when it is not there."""
+    made = subprocess.run(
+        [ROOT / "tools/dev/fetch_python"],
+        capture_output=True, text=True, timeout=INSTALL_S, check=False,
+    )  # fmt: skip
+    if made.returncode != 0:
+        print("skipped: " + (made.stderr.strip() or "no reason given").splitlines()[-1])
+        sys.exit(SKIPPED)
+    return made.stdout.strip()
 
 
 class FileStates(unittest.TestCase):

@@ -121,6 +121,12 @@ class InstallTest(unittest.TestCase):
         packages = {"PYTHONPATH": str(self.prefix / "share" / "stickyinvoc" / "python")}
         self.assertEqual(self.run_command(sys.executable, "-B", "-c", code, **packages), "21.5\n")
 
+    def check_builder(self):
+        builder = self.prefix / "share" / "stickyinvoc" / "examples" / "build_table.py"
+        packages = {"PYTHONPATH": str(self.prefix / "share" / "stickyinvoc" / "python")}
+        said = self.run_command(sys.executable, "-B", builder, "roots", "100", **packages)
+        self.assertEqual(said, "100 square roots are shared\n")
+
     def check_cmake_package(self):
         project = self.folder / "project"
         project.mkdir()
@@ -149,7 +155,10 @@ class InstallTest(unittest.TestCase):
         for path in ["include/stickyinvoc/stickyinvoc.hpp", "libexec/stickyinvoc/sticky-loader",
                      "etc/stickyinvoc/stickyinvoc.yaml", "share/man/man8/stickyd.8",
                      "share/man/man1/stickyctl.1", "share/man/man1/sticky-llm.1",
-                     "share/stickyinvoc/examples/template.example.yaml"]:
+                     "share/stickyinvoc/examples/template.example.yaml",
+                     "share/stickyinvoc/examples/build_table.py",
+                     *(f"share/stickyinvoc/python/stickyinvoc/{module}.py"
+                       for module in ("_build", "torch", "transformers", "_vocabulary"))]:
             with self.subTest(path):
                 self.assertTrue((self.prefix / path).is_file())
         if (SOURCE / "systemd" / "CMakeLists.txt").exists():
@@ -165,6 +174,7 @@ class InstallTest(unittest.TestCase):
     def test_the_installed_tree_works_and_may_be_moved(self):
         self.start_daemon()
         self.check_all("before")
+        self.check_builder()
         self.check_cmake_package()
         moved = self.folder / "second"
         self.prefix.rename(moved)

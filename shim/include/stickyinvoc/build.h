@@ -6,9 +6,12 @@
  * ... sti_build_add_tensor(build, &tensor, &error); sti_build_commit(build, &error);
  *   sti_build_end(build);
  *
- * The memory is the daemon's, within its budget. At the commit this library unmaps it, and the
+ * The memory is the daemon's, within its budget. At the commit this library lets go of it, and the
  * daemon seals it for everyone, digests it and publishes the state. Until then nobody can see it;
  * when this process ends, or calls sti_build_end, before that, all is given back.
+ *
+ * Pointers into an arena may be used until sti_build_end, but only before the commit do they lead
+ * to the state: afterwards they lead to zeros that are this process' own.
  *
  * Thread: one thread at a time for each build. Fork: a build belongs to the process that began it;
  * a child that still maps an arena makes the commit fail with STI_UNAVAILABLE.
@@ -90,13 +93,19 @@ STI_EXPORT int sti_build_add_tensor(sti_build* build, const sti_build_tensor* te
 STI_EXPORT int sti_build_add_asset(sti_build* build, const char* name, uint32_t arena,
                                    uint64_t offset, uint64_t size_bytes, sti_error* error);
 
-/* Unmaps the arenas and publishes the state.
+/* Lets go of the arenas and publishes the state.
  * Blocking: while the daemon's child digests it (about a second for 8 GiB).
  * Errors: STI_UNAVAILABLE while somebody else (a child of fork()) still maps an arena writable:
  * mend that and commit again; STI_CORRUPT: pages were punched out, or a name stands twice. */
 STI_EXPORT int sti_build_commit(sti_build* build, sti_error* error);
 
-/* Frees `build`. One that was not committed is given up. NULL is allowed. */
+/* Gives the build up, unless it was committed: the name and the memory are free again. Afterwards
+ * it can only be ended; until then addresses of its arenas are valid, as after a commit. For
+ * programs that cannot be sure that nothing of theirs still points into an arena. NULL is allowed.
+ */
+STI_EXPORT void sti_build_give_up(sti_build* build);
+
+/* Frees `build` and unmaps its arenas. One that was not committed is given up. NULL is allowed. */
 STI_EXPORT void sti_build_end(sti_build* build);
 
 #ifdef __cplusplus

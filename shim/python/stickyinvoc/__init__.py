@@ -1,10 +1,15 @@
-"""Read weights that a stickyd on this node holds in shared memory, in place and without a copy.
+"""Read what a stickyd on this node holds in shared memory, in place and without a copy:
 
     import stickyinvoc
 
     with stickyinvoc.attach("llama-8b") as state:
         weights = state.tensors()
         print(weights["model.norm.weight"].mean())
+
+or make a state that others then read:
+
+    with stickyinvoc.build("table") as b:
+        b.add("squares", numpy.arange(1000) ** 2)
 
 Needs Python 3.9 and libstickyinvoc.so; NumPy is needed once tensors are asked for. The library is
 taken from $STICKYINVOC_LIBRARY, else from the installation that this package is part of, else from
@@ -14,6 +19,9 @@ Threads: a State may be used from many threads. Fork: in a child of os.fork() a 
 the first time it is used there; arrays made before the fork stay readable.
 """
 
+import importlib
+
+from ._build import Build, build
 from ._errors import (
     Corrupt,
     DeviceLost,
@@ -28,7 +36,17 @@ from ._errors import (
 from ._library import version
 from ._state import State, StateInfo, TensorInfo, Tensors, attach
 
+
+
+def __getattr__(name):
+    # They need packages that need not be there; each is imported when it is used.
+    if name in ("torch", "transformers"):
+        return importlib.import_module("." + name, __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 __all__ = [
+    "Build",
     "Corrupt",
     "DeviceLost",
     "Error",
@@ -43,5 +61,6 @@ __all__ = [
     "Tensors",
     "Unavailable",
     "attach",
+    "build",
     "version",
 ]

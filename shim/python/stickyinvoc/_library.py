@@ -1,4 +1,4 @@
-"""The C ABI of stickyinvoc.h as ctypes sees it. Opened at the first use, never at import."""
+"""The C ABI (stickyinvoc.h, build.h) as ctypes sees it. Opened at the first use, not at import."""
 
 import ctypes
 import os
@@ -73,7 +73,39 @@ class CStateInfo(ctypes.Structure):
     ]
 
 
+class CBuildOptions(ctypes.Structure):
+    _fields_ = [
+        ("struct_bytes", ctypes.c_uint32),
+        ("connect_ms", ctypes.c_uint32),
+        ("deadline_ms", ctypes.c_uint32),
+        ("placement", ctypes.c_uint32),
+        ("access", ctypes.c_uint32),
+        ("pin", ctypes.c_uint32),
+        ("idle_ms", ctypes.c_uint64),
+        ("state", ctypes.c_char_p),
+        ("socket_path", ctypes.c_char_p),
+        ("source", ctypes.c_char_p),
+        ("base", ctypes.c_char_p),
+        ("builder", ctypes.c_char_p),
+        ("cpu", ctypes.c_char_p),
+        ("recipe_digest", ctypes.c_char_p),  # 16 bytes, not text
+    ]
+
+
+class CBuildTensor(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("dtype", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+        ("shape", ctypes.c_int64 * RANK_MAX),
+        ("offset", ctypes.c_uint64),
+        ("arena", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
+    ]
+
+
 _STATE = ctypes.c_void_p
+_BUILD = ctypes.c_void_p
 _ERROR = ctypes.POINTER(CError)
 _SIGNATURES = {
     "sti_version": (ctypes.c_char_p, []),
@@ -99,6 +131,30 @@ _SIGNATURES = {
         ],
     ),
     "sti_asset_name_at": (ctypes.c_char_p, [_STATE, ctypes.c_uint32]),
+    "sti_build_begin": (
+        ctypes.c_int,
+        [ctypes.POINTER(CBuildOptions), ctypes.POINTER(_BUILD), _ERROR],
+    ),
+    "sti_build_is_there": (ctypes.c_int, [_BUILD]),
+    "sti_build_arena": (
+        ctypes.c_int,
+        [
+            _BUILD,
+            ctypes.c_uint64,
+            ctypes.c_uint32,
+            ctypes.POINTER(ctypes.c_uint32),
+            ctypes.POINTER(ctypes.c_void_p),
+            _ERROR,
+        ],
+    ),
+    "sti_build_add_tensor": (ctypes.c_int, [_BUILD, ctypes.POINTER(CBuildTensor), _ERROR]),
+    "sti_build_add_asset": (
+        ctypes.c_int,
+        [_BUILD, ctypes.c_char_p, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_uint64, _ERROR],
+    ),
+    "sti_build_commit": (ctypes.c_int, [_BUILD, _ERROR]),
+    "sti_build_give_up": (None, [_BUILD]),
+    "sti_build_end": (None, [_BUILD]),
 }
 
 

@@ -246,6 +246,19 @@ class State:
         self._usable()
         return Tensors(self)
 
+    def torch_tensors(self):
+        """As tensors(), of torch.Tensor on the shared bytes; see stickyinvoc.torch: no writing."""
+        self._usable()
+        from .torch import TorchTensors
+
+        return TorchTensors(self)
+
+    def _place(self, name):
+        """(TensorInfo, address, what keeps the memory)."""
+        handle = self._usable()
+        tensor = _find(handle, name)
+        return _describe(tensor), tensor.data, handle
+
     def asset_names(self):
         """Names of all assets, in order."""
         handle = self._usable()

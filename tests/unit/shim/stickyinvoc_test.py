@@ -342,6 +342,8 @@ class LibraryTest(unittest.TestCase):
         self.assertEqual(_library.CTensor.shape.offset, 32)
         self.assertEqual(ctypes.sizeof(_library.CStateInfo), 96)
         self.assertEqual(_library.CStateInfo.name.offset, 80)
+        self.assertEqual(ctypes.sizeof(_library.CBuildOptions), 88)
+        self.assertEqual(ctypes.sizeof(_library.CBuildTensor), 96)
 
     def test_the_dtypes_are_those_of_the_library(self):
         import ctypes

@@ -107,4 +107,21 @@ Result<Template> LoadTemplate(const std::string& path) {
   return ParseTemplate(text, whole.substr(0, whole.rfind('/')), path);
 }
 
+Result<BuildTemplate> LoadBuildTemplate(const std::string& path) {
+  STICKY_ASSIGN(const std::string text, ReadSmallFile(path));
+  STICKY_ASSIGN(const YamlMapping top, YamlMapping::Parse(text, path));
+  for (const char* const key : {"source", "device", "dtype", "memory", "build"}) {
+    if (!top.Has(key)) continue;
+    return top.AtKey(key, "'" + std::string(key) +
+                              "' is for `stickyctl load`; what a builder makes is its own: a "
+                              "template for `stickyctl build` has name, lifetime, priority, "
+                              "access, labels and max_leases");
+  }
+  STICKY_TRY(top.OnlyKeys({"name", "lifetime", "priority", "access", "labels", "max_leases"}));
+  BuildTemplate made;
+  STICKY_ASSIGN(made.name, ReadName(top));
+  STICKY_ASSIGN(made.policy, ReadPolicy(top));
+  return made;
+}
+
 }  // namespace sticky::config

@@ -57,6 +57,16 @@ Result<Template> ParseTemplate(std::string_view text, const std::string& directo
 // kPermissionDenied.
 Result<Template> LoadTemplate(const std::string& path);
 
+// What a template says of a state that a builder makes: nothing of its bytes.
+struct BuildTemplate {
+  std::string name;
+  Policy policy;
+};
+
+// Reads the file at `path` as a template for `stickyctl build`: name, lifetime, priority, access,
+// labels and max_leases, nothing else. Errors: as LoadTemplate.
+Result<BuildTemplate> LoadBuildTemplate(const std::string& path);
+
 struct InstalledTemplate {
   std::string path;
   Result<Template> made;  // or what is wrong with the file: the others are there all the same

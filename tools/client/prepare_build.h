@@ -18,9 +18,9 @@
 namespace sticky::client {
 
 struct BuildWish {
-  std::optional<std::string> name;  // absent: as the template names it
-  std::optional<std::string> template_path;
-  std::optional<std::string> base;
+  std::optional<std::string> name = {};  // absent: as the template names it
+  std::optional<std::string> template_path = {};
+  std::optional<std::string> base = {};
   wire::Placement placement = wire::Placement::kJoin;
   std::vector<std::string> command;  // at least one word
 };

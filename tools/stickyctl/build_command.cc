@@ -8,6 +8,8 @@
 #include <optional>
 #include <utility>
 
+#include <fcntl.h>
+
 #include "base/deadline.h"
 #include "base/text.h"
 #include "tools/client/daemon_client.h"
@@ -59,6 +61,14 @@ std::string AbsolutePath(const std::string& path) {
   return failure ? path : absolute.string();
 }
 
+// Scripts use descriptors below 10 by their numbers (`exec 3>file`), and would end the build so.
+Result<UniqueFd> MoveOutOfTheWay(const UniqueFd& fd) {
+  constexpr int kLeast = 10;
+  UniqueFd moved(::fcntl(fd.get(), F_DUPFD_CLOEXEC, kLeast));
+  if (!moved.valid()) return ErrnoError("pass the build on to the command", errno);
+  return moved;
+}
+
 Outcome<Begun> Begin(const std::optional<std::string>& socket, const BuildWish& wish,
                      wire::BuildRequest request) {
   STICKY_STEP(DaemonClient daemon, DaemonClient::Connect(socket));
@@ -74,7 +84,8 @@ Outcome<Begun> Begin(const std::optional<std::string>& socket, const BuildWish& 
                                       "': it was replaced meanwhile; build again"}};
   }
   std::string path = AbsolutePath(daemon.path());
-  return Begun{std::move(reply.state), status.nonce, std::move(path), daemon.Release()};
+  STICKY_STEP(UniqueFd connection, client::During(Stage::kTalk, MoveOutOfTheWay(daemon.Release())));
+  return Begun{std::move(reply.state), status.nonce, std::move(path), std::move(connection)};
 }
 
 // Of the new state's name and its base, the one that somebody else is building.
@@ -108,6 +119,7 @@ Outcome<Begun> BeginWhenPossible(const Request& request, const BuildWish& wish,
     const std::optional<wire::StateInfo> other = FindUnderWay(daemon, build.state, wish.base);
     if (!other || other->epoch == waited_for) return begun;
     waited_for = other->epoch;
+    progress.Show(*other, MonotonicNs());
     wire::AttachRequest attach{
         .state = other->name, .wait_ms = static_cast<std::uint32_t>(left_ms), .progress = true};
     // Whatever comes of it, the next try tells. The lease goes with its connection.

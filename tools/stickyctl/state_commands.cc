@@ -58,7 +58,8 @@ std::string LoadText(const wire::LoadReply& reply) {
            Printable(state.name) + "` tells how far it is\n";
   }
   return "state " + name + (reply.joined ? " was there already: " : " is ready: ") +
-         ByteCount(state.arena_bytes) + Format(", %u tensors", state.tensor_count) +
+         ByteCount(state.arena_bytes) +
+         (state.tensor_count > 0 ? Format(", %u tensors", state.tensor_count) : "") +
          (reply.joined ? "" : ", built in " + Duration(state.load_ms)) + "\n";
 }
 

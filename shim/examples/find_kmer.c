@@ -11,16 +11,20 @@
 
 #include "kmer.h"
 
+static int stands_at(const char* read, const sti_tensor* text, uint32_t place) {
+  const size_t length = strlen(read);
+  return length <= text->size_bytes - place &&
+         memcmp((const char*)text->data + place, read, length) == 0;
+}
+
 /* Prints the places, from 0, where all of `read` stands. */
 static void find(const char* read, const sti_tensor* text, const uint32_t* first,
                  const uint32_t* places) {
-  const size_t length = strlen(read);
-  const int64_t word = length >= KMER ? kmer_at(read) : -1;
+  const int64_t word = strlen(read) >= KMER ? kmer_at(read) : -1;
   printf("%s", read);
-  for (uint32_t i = word >= 0 ? first[word] : 0; word >= 0 && i < first[word + 1]; ++i) {
-    const int fits = length <= text->size_bytes - places[i];
-    if (fits && memcmp((const char*)text->data + places[i], read, length) == 0) {
-      printf(" %u", places[i]);
+  if (word >= 0) {
+    for (uint32_t i = first[word]; i < first[word + 1]; ++i) {
+      if (stands_at(read, text, places[i])) printf(" %u", places[i]);
     }
   }
   printf("\n");

@@ -247,6 +247,20 @@ TEST_F(StickyctlBuild, ABuilderThatIsKilledLeavesNothing) {
   BuildTable("x");  // the name is free
 }
 
+TEST_F(StickyctlBuild, TheBuildEndsWithTheCommandsDescriptorThoughItselfGoesOn) {
+  CtlRun run(
+      Words({"build", "--name", "x", "--", "bash", "-c",
+             "eval \"exec $STICKYINVOC_BUILD>&-\"; echo closed; read line < \"$0\"", gate_}));
+  ASSERT_TRUE(WaitUntil([&] { return run.out() == "closed\n"; })) << run.err();
+
+  EXPECT_TRUE(WaitUntil([&] {
+    return Ask({"show", "x"})["state"]["phase"] == "failed";
+  })) << "stickyctl keeps no copy of it";
+
+  WriteText(gate_, "go on\n");
+  EXPECT_EQ(run.Wait().code, 65);
+}
+
 TEST_F(StickyctlBuild, AChildThatKeepsTheMemoryWritableMakesTheCommitFail) {
   const CtlResult run =
       Run({"build", "--name", "x", "--", ProgramPrefix() + "/tests/sticky_forking_builder"});

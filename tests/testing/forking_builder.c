@@ -24,5 +24,6 @@ int main(void) {
   if (read(ready[0], &byte, 1) != 1) return 4;
   if (sti_build_commit(build, &error) == STI_OK) return 0;
   fprintf(stderr, "%s\n", error.message);
+  sti_build_end(build);
   return 9;
 }

@@ -137,7 +137,8 @@ Result<SourceKind> ReadKind(const YamlMapping& top, const YamlMapping& source) {
   if (kind) return *kind;
   return top.At("source",
                 "'source.path' is missing: the model's file or folder (or source.paths: the files "
-                "of one model; or source.files: files to keep whole)");
+                "of one model; or source.files: files to keep whole); a template without a "
+                "source is for `stickyctl build`");
 }
 
 std::string Line(const std::string& key, const std::string& value) {

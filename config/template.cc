@@ -78,8 +78,8 @@ std::string Canonical(const Template& made) {
 
 }  // namespace
 
-Digest TemplateDigest(const Template& made) {
-  const XXH128_hash_t hash = XXH3_128bits(made.canonical.data(), made.canonical.size());
+Digest TemplateDigest(std::string_view canonical) {
+  const XXH128_hash_t hash = XXH3_128bits(canonical.data(), canonical.size());
   XXH128_canonical_t bytes;
   XXH128_canonicalFromHash(&bytes, hash);
   Digest digest;
@@ -117,6 +117,23 @@ Result<Template> LoadTemplate(const std::string& path) {
   const std::string whole(real);
   std::free(real);
   return ParseTemplate(text, whole.substr(0, whole.rfind('/')), path);
+}
+
+Result<BuildTemplate> LoadBuildTemplate(const std::string& path) {
+  STICKY_ASSIGN(const std::string text, ReadSmallFile(path));
+  STICKY_ASSIGN(const YamlMapping top, YamlMapping::Parse(text, path));
+  for (const char* const key : {"source", "device", "dtype", "memory", "build"}) {
+    if (!top.Has(key)) continue;
+    return top.AtKey(key, "'" + std::string(key) +
+                              "' is for `stickyctl load`; what a builder makes is its own: a "
+                              "template for `stickyctl build` has name, lifetime, priority, "
+                              "access, labels and max_leases");
+  }
+  STICKY_TRY(top.OnlyKeys({"name", "lifetime", "priority", "access", "labels", "max_leases"}));
+  BuildTemplate made;
+  STICKY_ASSIGN(made.name, ReadName(top));
+  STICKY_ASSIGN(made.policy, ReadPolicy(top));
+  return made;
 }
 
 }  // namespace sticky::config

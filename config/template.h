@@ -44,8 +44,18 @@ Result<Template> ParseTemplate(std::string_view text, const std::string& directo
 // kPermissionDenied.
 Result<Template> LoadTemplate(const std::string& path);
 
-// What tells one template from another: of `canonical`.
-Digest TemplateDigest(const Template& made);
+// xxh3-128 of a canonical text: what tells one template, or one recipe of a build, from another.
+Digest TemplateDigest(std::string_view canonical);
+
+// What a template says of a state that a builder makes: nothing of its bytes.
+struct BuildTemplate {
+  std::string name;
+  Policy policy;
+};
+
+// Reads the file at `path` as a template for `stickyctl build`: name, lifetime, priority, access,
+// labels and max_leases, nothing else. Errors: as LoadTemplate.
+Result<BuildTemplate> LoadBuildTemplate(const std::string& path);
 
 struct InstalledTemplate {
   std::string path;

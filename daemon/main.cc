@@ -166,7 +166,7 @@ Result<std::vector<Installed>> FindInstalled(const config::NodeConfig& config,
     if (one.made.ok()) {
       const config::Template& made = one.made.value();
       installed.push_back({made.name, one.path, made.build, made.policy.access,
-                           config::TemplateDigest(made), /*problem=*/{}});
+                           config::TemplateDigest(made.canonical), /*problem=*/{}});
     } else {
       Installed unusable;
       unusable.path = one.path;

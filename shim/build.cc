@@ -31,6 +31,15 @@ std::optional<std::uint64_t> TensorBytes(const wire::ManifestTensor& tensor) {
   return size_bytes;
 }
 
+// How long `stickyctl build --wait` lets every arena of its builder wait for room; 0: it did not
+// say.
+std::uint32_t LeastWaitMs() {
+  const char* const text = std::getenv("STICKYINVOC_BUILD_WAIT_MS");
+  if (text == nullptr) return 0;
+  const unsigned long ms = std::strtoul(text, nullptr, /*base=*/10);
+  return static_cast<std::uint32_t>(std::min<unsigned long>(ms, wire::kWaitMsMax));
+}
+
 }  // namespace
 
 Result<ArenaMemory> ArenaMemory::Map(int fd, std::uint64_t size_bytes) {
@@ -73,6 +82,7 @@ Result<Build> Build::Adopt() {
   static_cast<void>(::fcntl(static_cast<int>(fd), F_SETFD, FD_CLOEXEC));
   Build build(std::move(copy), kConnectMsDefault);
   build.draft_.state = state;
+  build.least_wait_ms_ = LeastWaitMs();
   return build;
 }
 
@@ -131,9 +141,9 @@ Result<Build::Arena> Build::AddArena(std::uint64_t size_bytes, std::uint32_t wai
   // Making pages present takes its time, which is not the caller's wait for room.
   constexpr std::int64_t kPresentMs = 600'000;
   STICKY_TRY(CheckOpen());
+  wait_ms = std::min(std::max(wait_ms, least_wait_ms_), wire::kWaitMsMax);
   STICKY_ASSIGN(const wire::Received answer,
-                Ask(wire::BuildArenaRequest{size_bytes, std::min(wait_ms, wire::kWaitMsMax)}, {},
-                    wait_ms + kPresentMs));
+                Ask(wire::BuildArenaRequest{size_bytes, wait_ms}, {}, wait_ms + kPresentMs));
   const auto* const reply = std::get_if<wire::BuildArenaReply>(&answer.message.body);
   const bool fits = reply != nullptr && answer.fds.size() == 1 && reply->arena == memory_.size() &&
                     reply->size_bytes == size_bytes;

@@ -55,6 +55,7 @@ class Build {
     std::uint32_t index = 0;
     void* memory = nullptr;
   };
+  // Waits for room for wait_ms, or for as long as `stickyctl build --wait` says if that is longer.
   Result<Arena> AddArena(std::uint64_t size_bytes, std::uint32_t wait_ms);
   // Errors: kInvalidArgument: it does not lie in its arena, or is malformed.
   Status AddTensor(wire::ManifestTensor tensor);
@@ -76,6 +77,7 @@ class Build {
 
   UniqueFd connection_;
   std::uint32_t connect_ms_;
+  std::uint32_t least_wait_ms_ = 0;  // for room, of every arena
   std::uint32_t next_request_ = 1;
   bool is_there_ = false;
   bool is_committed_ = false;

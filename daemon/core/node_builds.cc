@@ -48,7 +48,10 @@ Status NodeState::MayTakeName(const wire::BuildRequest& request, const State& ea
   }
   const bool is_free = earlier.phase == StatePhase::kDraining;
   if (is_free || request.placement != Placement::kJoin) return Ok{};
-  return Error{Code::kInvalidArgument, doing + "there; use another name, or replace it"};
+  return Error{Code::kInvalidArgument,
+               doing +
+                   "there, of another recipe; use another name, or replace it (`stickyctl "
+                   "build --replace`, STI_REPLACE)"};
 }
 
 void NodeState::Build(ConnectionId connection, std::uint32_t request_id,

@@ -1,9 +1,9 @@
 /* A builder: makes a table of square roots once, for every later process on this node.
  *
- *   cc build_table.c $(pkg-config --cflags --libs stickyinvoc) -lm -o build_table
- *   ./build_table roots 1000000        (or: stickyctl build --name roots -- ./build_table -
- * 1000000)
- *   ./sum roots sqrt                   (the other example reads it)
+ *   cc -std=c11 build_table.c $(pkg-config --cflags --libs stickyinvoc) -lm -o build_table
+ *   stickyctl build --name roots -- ./build_table 1000000      (or by itself:
+ *   ./build_table 1000000 roots)
+ *   ./sum roots sqrt                                            (the other example reads it)
  */
 #include <math.h>
 #include <stdio.h>
@@ -18,13 +18,9 @@ static int fail(sti_build* build, const sti_error* error) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 3) {
-    fprintf(stderr, "usage: build_table STATE|- COUNT\n");
-    return 64;
-  }
-  const int64_t count = strtoll(argv[2], NULL, 10);
+  const long long count = argc == 2 || argc == 3 ? strtoll(argv[1], NULL, 10) : 0;
   if (count < 1) {
-    fprintf(stderr, "build_table: COUNT must be 1 or more\n");
+    fprintf(stderr, "usage: build_table COUNT [STATE]\n");
     return 64;
   }
   sti_error error;
@@ -32,8 +28,7 @@ int main(int argc, char** argv) {
   sti_build_options options;
   memset(&options, 0, sizeof options);
   options.struct_bytes = sizeof options;
-  options.state =
-      strcmp(argv[1], "-") == 0 ? NULL : argv[1]; /* NULL: stickyctl build has named it */
+  options.state = argv[2]; /* NULL: stickyctl build has named it */
   options.builder = "build_table 1";
   if (sti_build_begin(&options, &build, &error) != STI_OK) return fail(build, &error);
 
@@ -45,7 +40,7 @@ int main(int argc, char** argv) {
     return fail(build, &error);
   }
   float* const roots = memory;
-  for (int64_t i = 0; i < count; ++i) roots[i] = sqrtf((float)i);
+  for (long long i = 0; i < count; ++i) roots[i] = sqrtf((float)i);
 
   const sti_build_tensor tensor = {
       .name = "sqrt", .dtype = STI_F32, .rank = 1, .shape = {count}, .arena = arena};
@@ -54,6 +49,6 @@ int main(int argc, char** argv) {
     return fail(build, &error);
   }
   sti_build_end(build);
-  printf("%lld square roots are shared\n", (long long)count);
+  printf("%lld square roots are shared\n", count);
   return 0;
 }

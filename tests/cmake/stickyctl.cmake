@@ -2,7 +2,7 @@ sticky_test(stickyctl_test LABEL unit
   SOURCES unit/stickyctl/daemon_client_test.cc
           unit/stickyctl/findings_test.cc unit/stickyctl/gather_facts_test.cc
           unit/stickyctl/lent_files_test.cc
-          unit/stickyctl/options_test.cc unit/stickyctl/progress_test.cc
+          unit/stickyctl/options_test.cc unit/stickyctl/prepare_build_test.cc unit/stickyctl/progress_test.cc
           unit/stickyctl/render_test.cc unit/stickyctl/render_top_test.cc
           unit/stickyctl/staleness_test.cc unit/stickyctl/template_text_test.cc
   DEPS sticky::stickyctl_parts sticky::device Threads::Threads)
@@ -32,7 +32,31 @@ sticky_test(installed_templates_test LABEL integration
 sticky_test(stickyctl_run_files_test LABEL integration
   SOURCES integration/stickyctl_run_files_test.cc
   DEPS sticky::test_daemon nlohmann_json::nlohmann_json)
-foreach(test stickyctl_commands_test stickyctl_exit_codes_test stickyctl_doctor_test
+sticky_test(stickyctl_build_test LABEL integration
+  SOURCES integration/stickyctl_build_test.cc
+  DEPS sticky::test_daemon nlohmann_json::nlohmann_json)
+# The examples, as users compile them: C11 and nothing but the library.
+foreach(example build_table build_kmer_index find_kmer sum)
+  add_executable(example_${example} "${PROJECT_SOURCE_DIR}/shim/examples/${example}.c")
+  target_link_libraries(example_${example} PRIVATE stickyinvoc m)
+  target_compile_options(example_${example} PRIVATE -Wall -Wextra -Wpedantic)
+  set_target_properties(example_${example} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON
+    C_EXTENSIONS OFF RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests/examples")
+  if(STICKY_SANITIZE)
+    target_link_options(example_${example} PRIVATE "-fsanitize=${STICKY_SANITIZE}")
+  endif()
+  add_dependencies(stickyctl_build_test example_${example})
+endforeach()
+# A builder whose child keeps the arena mapped.
+add_executable(sticky_forking_builder testing/forking_builder.c)
+target_link_libraries(sticky_forking_builder PRIVATE stickyinvoc)
+set_target_properties(sticky_forking_builder PROPERTIES
+  RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+if(STICKY_SANITIZE)
+  target_link_options(sticky_forking_builder PRIVATE "-fsanitize=${STICKY_SANITIZE}")
+endif()
+add_dependencies(stickyctl_build_test sticky_forking_builder)
+foreach(test stickyctl_build_test stickyctl_commands_test stickyctl_exit_codes_test stickyctl_doctor_test
         stickyctl_template_test stickyctl_lives_test stickyctl_watch_test
         stickyctl_run_files_test installed_templates_test)
   add_dependencies(${test} stickyctl stickyd sticky-loader)

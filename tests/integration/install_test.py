@@ -99,14 +99,33 @@ class InstallTest(unittest.TestCase):
             os.sched_yield()
         self.run_command(self.prefix / "bin" / "stickyctl", "load", template, "--wait")
 
-    def build_example(self, name):
+    def build_example(self, name, example="sum"):
         """With a plain C compiler and what pkg-config says; gives the program's path."""
         program = self.folder / name
         flags = self.run_command("pkg-config", "--cflags", "--libs", "stickyinvoc").split()
-        source = self.prefix / "share" / "stickyinvoc" / "examples" / "sum.c"
+        source = self.prefix / "share" / "stickyinvoc" / "examples" / f"{example}.c"
         strict = ["-std=c11", "-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-        self.run_command("cc", *strict, source, *flags, "-o", program)
+        self.run_command("cc", *strict, source, *flags, "-lm", "-o", program)
         return program
+
+    def check_builders(self):
+        """docs/builders.md, typed in; by itself a builder names its own state."""
+        path = {"LD_LIBRARY_PATH": str(self.library_folder())}
+        ctl = self.prefix / "bin" / "stickyctl"
+        table = self.build_example("build_table", "build_table")
+        index = self.build_example("build_kmer_index", "build_kmer_index")
+        find = self.build_example("find_kmer", "find_kmer")
+        total = self.build_example("sum")
+        self.run_command(ctl, "build", "--name", "roots", "--", table, 1000, **path)
+        self.run_command(table, 100, "few-roots", **path)
+        fasta = self.folder / "genome.fa"
+        fasta.write_text(">one\nACGTACGTTAGC\n>two\nTTACGTACGTTAGN\n", encoding="utf-8")
+        self.run_command(ctl, "build", "--name", "genome", "--", index, fasta, **path)
+
+        for state, count in [("roots", 1000), ("few-roots", 100)]:
+            self.assertIn(f"{count} elements", self.run_command(total, state, "sqrt", **path))
+        self.assertEqual(self.run_command(find, "genome", "ACGTACGTTAG", "AAAAAAAAAAA", **path),
+                         "ACGTACGTTAG 1 16\nAAAAAAAAAAA\n")
 
     def check_all(self, name):
         path = {"LD_LIBRARY_PATH": str(self.library_folder())}
@@ -121,10 +140,10 @@ class InstallTest(unittest.TestCase):
         packages = {"PYTHONPATH": str(self.prefix / "share" / "stickyinvoc" / "python")}
         self.assertEqual(self.run_command(sys.executable, "-B", "-c", code, **packages), "21.5\n")
 
-    def check_builder(self):
+    def check_python_builder(self):
         builder = self.prefix / "share" / "stickyinvoc" / "examples" / "build_table.py"
         packages = {"PYTHONPATH": str(self.prefix / "share" / "stickyinvoc" / "python")}
-        said = self.run_command(sys.executable, "-B", builder, "roots", "100", **packages)
+        said = self.run_command(sys.executable, "-B", builder, "py-roots", "100", **packages)
         self.assertEqual(said, "100 square roots are shared\n")
 
     def check_cmake_package(self):
@@ -141,6 +160,17 @@ class InstallTest(unittest.TestCase):
         self.run_command("cmake", "--build", build)
         self.assertEqual(self.run_command(build / "user_cxx"), "a.f32\nb.bf16\n")
         self.assertIn("sum 21.5", self.run_command(build / "user_c", "toy", "a.f32"))
+
+    def test_what_the_page_on_builders_quotes_of_the_examples_is_there(self):
+        page = (SOURCE / "docs" / "builders.md").read_text(encoding="utf-8")
+        field = page[page.index("## Another field"):]
+        folder = self.prefix / "share" / "stickyinvoc" / "examples"
+        code = " ".join(" ".join(file.read_text(encoding="utf-8").split())
+                        for file in sorted(folder.glob("*.c")))
+        quotes = re.findall(r"^```c\n(.*?)^```", field, re.MULTILINE | re.DOTALL)
+        self.assertEqual(len(quotes), 2)
+        for quote in quotes:
+            self.assertIn(" ".join(quote.split()), code)
 
     def test_the_tree_has_what_users_and_admins_need(self):
         version = (self.prefix / "include" / "stickyinvoc" / "stickyinvoc.h").read_text()
@@ -174,7 +204,8 @@ class InstallTest(unittest.TestCase):
     def test_the_installed_tree_works_and_may_be_moved(self):
         self.start_daemon()
         self.check_all("before")
-        self.check_builder()
+        self.check_builders()
+        self.check_python_builder()
         self.check_cmake_package()
         moved = self.folder / "second"
         self.prefix.rename(moved)

@@ -96,7 +96,7 @@ Outcome<PreparedLoad> PrepareLoad(const std::string& template_path) {
   load.made = std::move(found.made);
   load.files = std::move(found.files);
   load.request.state = load.made.name;
-  load.request.template_digest = config::TemplateDigest(load.made);
+  load.request.template_digest = config::TemplateDigest(load.made.canonical);
   load.request.source = std::move(found.source);
   load.request.dtype = load.made.dtype;
   load.request.policy = load.made.policy;

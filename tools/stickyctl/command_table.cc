@@ -12,6 +12,8 @@ constexpr OptionSpec kWait{"wait", ValueKind::kOptional};
 constexpr OptionSpec kTensors{"tensors", ValueKind::kNone};
 constexpr OptionSpec kCheckSources{"check-sources", ValueKind::kNone};
 constexpr OptionSpec kState{"state", ValueKind::kRequired};
+constexpr OptionSpec kName{"name", ValueKind::kRequired};
+constexpr OptionSpec kBase{"base", ValueKind::kRequired};
 constexpr OptionSpec kTemplate{"template", ValueKind::kRequired};
 constexpr OptionSpec kAsFile{"as-file", ValueKind::kRepeated};
 constexpr OptionSpec kSha256{"sha256", ValueKind::kNone};
@@ -33,6 +35,8 @@ constexpr std::array kTopOptions = {kJson, kSocket, kHelp, kInterval, kOnce};
 constexpr std::array kListOptions = {kJson, kSocket, kHelp, kCheckSources};
 constexpr std::array kShowOptions = {kJson, kSocket, kHelp, kTensors};
 constexpr std::array kRunOptions = {kJson, kSocket, kHelp, kWait, kState, kTemplate, kAsFile};
+constexpr std::array kBuildOptions = {kJson, kSocket,   kHelp,    kWait,   kName,
+                                      kBase, kTemplate, kReplace, kInPlace};
 constexpr std::array kCheckOptions = {kJson, kSocket, kHelp, kSha256};
 constexpr std::array kInitOptions = {kJson, kSocket, kHelp, kOutput};
 
@@ -120,6 +124,25 @@ const std::array kCommands = {
             "command, 126 when it cannot be executed.\n",
             {kRunOptions, 0, "COMMAND", /*command_follows=*/true},
             Run},
+    Command{"build",
+            "build [--name NAME] [--template FILE] [--base STATE] [--replace | --in-place] "
+            "[--wait[=SECONDS]] -- COMMAND...",
+            "run a command that makes a state (a builder)",
+            "COMMAND uses sti_build_begin of libstickyinvoc: it gets memory of the node, fills it\n"
+            "and commits. The exit code is 0 only when the state that this COMMAND made has been\n"
+            "published, or when a state of that name and recipe (name, --base and its content,\n"
+            "COMMAND's words) is there: then nothing is run. --template gives lifetime, priority,\n"
+            "access, labels and max_leases; it has no source. --base names a state that the new\n"
+            "one is derived from and keeps; COMMAND finds its name in STICKYINVOC_BASE.\n"
+            "--wait: for somebody else who builds NAME or --base right now, and that the memory\n"
+            "for COMMAND may wait for room at least so long. --replace and --in-place: as load.\n"
+            "SIGTERM, SIGINT and SIGHUP are passed on to COMMAND, which gets SIGTERM when\n"
+            "stickyctl itself is killed. With --json, what COMMAND prints goes to standard\n"
+            "error. Its own exit code is passed on, 128 + N when signal N ended it; 65 when it\n"
+            "ended with 0 and published nothing; 127 when there is no such command, 126 when it\n"
+            "cannot be executed.\n",
+            {kBuildOptions, 0, "COMMAND", /*command_follows=*/true},
+            Build},
     Command{"evict",
             "evict NAME [--wait[=SECONDS]]",
             "end a state and free its memory",

@@ -34,6 +34,9 @@ int Version(const Request& request, Console& console);
 int Load(const Request& request, Console& console);
 int Hold(const Request& request, Console& console);
 
+// build_command.cc
+int Build(const Request& request, Console& console);
+
 // end_commands.cc
 int Evict(const Request& request, Console& console);
 int Drain(const Request& request, Console& console);

@@ -65,4 +65,9 @@ Progress Console::MakeProgress() const {
   return Progress(look, [](const std::string& text) { Write(stderr, text); });
 }
 
+Progress Console::MakeBuildProgress() const {
+  return Progress({.bar = false, .verb = "build"},
+                  [](const std::string& text) { Write(stderr, text); });
+}
+
 }  // namespace sticky::stickyctl

@@ -42,6 +42,8 @@ class Console {
 
   // On standard error: a bar when that is a terminal.
   Progress MakeProgress() const;
+  // As lines on any standard error, where a build's command may write too.
+  Progress MakeBuildProgress() const;
 
  private:
   bool json_;

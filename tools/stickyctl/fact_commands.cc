@@ -104,17 +104,21 @@ int Show(const Request& request, Console& console) {
   const Staleness staleness = StalenessOf(shown);
   Json document = Document();
   document["state"] = StateJson(shown.state);
+  const wire::ManifestView* const manifest = shown.manifest ? &*shown.manifest : nullptr;
   AddStaleness(staleness, document["state"]);
+  AddMaking(manifest, document["state"]);
   document["notes"] = shown.manifest ? NotesJson(*shown.manifest) : Json(nullptr);
   document["leases"] = LeasesJson(shown.leases);
   const UserNames users = UsersOfThisNode();
-  std::string text = StateText(shown.state, shown.leases, users);
+  std::string text = StateText(shown.state, shown.leases, users, manifest);
   if (shown.manifest) text += StalenessText(staleness) + NotesText(*shown.manifest);
   if (!shown.leases.empty()) text += "\n" + LeasesText(shown.leases, users);
-  if (request.options.Has("tensors") && shown.manifest) {
-    AddManifest(*shown.manifest, document);
-    if (!console.json()) text += "\n" + ManifestText(*shown.manifest);
-  } else if (request.options.Has("tensors")) {
+  const bool wants_tensors = request.options.Has("tensors");
+  if (wants_tensors && manifest != nullptr) AddManifest(*manifest, document);
+  // The files of a file state are few, and what it is.
+  if (manifest != nullptr && (wants_tensors || manifest->whole_files()) && !console.json()) {
+    text += "\n" + ManifestText(*manifest);
+  } else if (wants_tensors && manifest == nullptr) {
     document["tensors"] = nullptr;
     document["assets"] = nullptr;
     text +=

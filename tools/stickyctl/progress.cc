@@ -13,6 +13,11 @@ constexpr std::int64_t kSecondNs = 1'000'000'000;
 constexpr std::int64_t kLineEveryNs = 10 * kSecondNs;
 constexpr std::size_t kBarCells = 24;
 
+// A builder does not tell how far it is; what is counted comes at its commit.
+bool IsBeingWritten(const wire::StateInfo& state) {
+  return !state.builder.empty() && state.bytes_done == 0;
+}
+
 }  // namespace
 
 Progress::Progress(Look look, std::function<void(const std::string&)> write)
@@ -22,6 +27,7 @@ Progress::Progress(Look look, std::function<void(const std::string&)> write)
 std::string Progress::Facts(const wire::StateInfo& state, std::int64_t now_ns) {
   if (state.queue_place > 0) return QueueText(state);
   if (state.phase != wire::StatePhase::kFilling) return wire::Name(state.phase);
+  if (IsBeingWritten(state)) return ByteCount(state.arena_bytes) + " of memory, being filled";
   if (filling_since_ns_ < 0) {
     filling_since_ns_ = now_ns;
     bytes_then_ = state.bytes_done;
@@ -75,18 +81,18 @@ void Progress::Show(const wire::StateInfo& state, std::int64_t now_ns) {
   is_whole_ = state.arena_bytes > 0 && state.bytes_done == state.arena_bytes;
   name_ = Printable(state.name);
   const std::string percent =
-      state.phase == wire::StatePhase::kFilling && state.arena_bytes > 0
+      state.phase == wire::StatePhase::kFilling && state.arena_bytes > 0 && !IsBeingWritten(state)
           ? Format("%.0f%%, ", 100.0 * static_cast<double>(state.bytes_done) /
                                    static_cast<double>(state.arena_bytes))
           : "";
-  write_("load '" + name_ + "': " + percent + facts + "\n");
+  write_(std::string(look_.verb) + " '" + name_ + "': " + percent + facts + "\n");
 }
 
 void Progress::Done(std::uint64_t arena_bytes) {
   if (line_ns_ < 0 || is_whole_) return;
   is_whole_ = true;
   const std::string bytes = ByteCount(arena_bytes);
-  write_("load '" + name_ + "': 100%, " + bytes + " of " + bytes + "\n");
+  write_(std::string(look_.verb) + " '" + name_ + "': 100%, " + bytes + " of " + bytes + "\n");
 }
 
 void Progress::End() {

@@ -1,4 +1,4 @@
-// Shows how far a load is: a bar on a terminal, now and then a whole line anywhere else.
+// Shows how far a load or a build is: a bar on a terminal, now and then a whole line anywhere else.
 //
 // Thread: one thread at a time.
 
@@ -16,8 +16,9 @@ namespace sticky::stickyctl {
 class Progress {
  public:
   struct Look {
-    bool bar = false;  // a terminal; else lines
-    int columns = 80;  // of the terminal
+    bool bar = false;           // a terminal; else lines
+    int columns = 80;           // of the terminal
+    const char* verb = "load";  // or "build"; static
   };
   // `write` gets text to print as it is; it must outlive this.
   Progress(Look look, std::function<void(const std::string&)> write);

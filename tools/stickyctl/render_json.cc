@@ -1,5 +1,7 @@
 #include "tools/stickyctl/render_json.h"
 
+#include <string_view>
+
 #include "base/text.h"
 #include "tools/stickyctl/render_policy.h"
 
@@ -9,6 +11,9 @@ namespace {
 Json DigestJson(const std::optional<Digest>& digest) {
   return digest ? Json(ToHex(*digest)) : Json(nullptr);
 }
+
+// Null: there is none.
+Json TextJson(std::string_view text) { return text.empty() ? Json(nullptr) : Json(text); }
 
 }  // namespace
 
@@ -46,6 +51,8 @@ Json StateJson(const wire::StateInfo& state) {
   json["queue_place"] = state.queue_place > 0 ? Json(state.queue_place) : Json(nullptr);
   json["wanted_bytes"] = state.wanted_bytes;
   json["closed"] = state.closed;
+  json["builder"] = TextJson(state.builder);
+  json["base"] = TextJson(state.base);
   return json;
 }
 
@@ -115,6 +122,13 @@ void AddStaleness(const Staleness& staleness, Json& state) {
   const bool known = staleness.verdict != Staleness::Verdict::kUnknown;
   state["stale"] = known ? Json(staleness.verdict == Staleness::Verdict::kStale) : Json(nullptr);
   state["stale_reason"] = staleness.reason.empty() ? Json(nullptr) : Json(staleness.reason);
+}
+
+void AddMaking(const wire::ManifestView* manifest, Json& state) {
+  const bool has = manifest != nullptr;
+  state["base_digest"] = has ? DigestJson(manifest->base_digest()) : Json(nullptr);
+  state["cpu"] = has ? TextJson(manifest->cpu()) : Json(nullptr);
+  state["whole_files"] = has ? Json(manifest->whole_files()) : Json(nullptr);
 }
 
 Json NotesJson(const wire::ManifestView& manifest) {

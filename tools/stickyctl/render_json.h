@@ -35,6 +35,8 @@ Json StatusJson(const wire::StatusReply& status);
 Json EventJson(const wire::Event& event);
 // Adds "stale" (null: unknown) and "stale_reason" to a state.
 void AddStaleness(const Staleness& staleness, Json& state);
+// Adds "base_digest", "cpu" and "whole_files" to a state. manifest: null while there is none.
+void AddMaking(const wire::ManifestView* manifest, Json& state);
 // What the loader wants people to know.
 Json NotesJson(const wire::ManifestView& manifest);
 // Adds "tensors" and "assets" to `document`.

@@ -53,6 +53,39 @@ std::string Counted(std::uint64_t count, const char* one, const char* many) {
   return Number(count) + " " + (count == 1 ? one : many);
 }
 
+// Who made it and of what: of a derived state, and of one that a builder made.
+FieldList MakingFields(const wire::StateInfo& state, const wire::ManifestView* manifest) {
+  FieldList fields;
+  if (!state.builder.empty()) fields.emplace_back("builder", Printable(state.builder));
+  if (!state.base.empty()) {
+    const bool has_digest = manifest != nullptr && manifest->base_digest().has_value();
+    fields.emplace_back(
+        "base",
+        Printable(state.base) + (has_digest ? " (" + ToHex(*manifest->base_digest()) + ")" : ""));
+  }
+  if (manifest != nullptr && !manifest->cpu().empty()) {
+    fields.emplace_back("cpu", "for " + Printable(manifest->cpu()));
+  }
+  return fields;
+}
+
+std::pair<std::string, std::string> ContentField(const wire::StateInfo& state,
+                                                 const wire::ManifestView* manifest) {
+  if (manifest != nullptr && manifest->whole_files()) {
+    return {"files", Number(manifest->asset_count())};
+  }
+  return {"tensors", Number(state.tensor_count)};
+}
+
+std::string FilesText(const wire::ManifestView& manifest) {
+  std::vector<Row> rows;
+  for (std::uint32_t i = 0; i < manifest.asset_count(); ++i) {
+    const wire::AssetRef file = manifest.asset(i);
+    rows.push_back({Printable(file.name), ByteCount(file.size_bytes), Number(file.size_bytes)});
+  }
+  return Table({"FILE", ">SIZE", ">BYTES"}, rows);
+}
+
 }  // namespace
 
 std::vector<wire::LeaseInfo> LeasesOn(const std::string& name, std::uint64_t epoch,
@@ -110,7 +143,8 @@ std::string StatesText(const std::vector<wire::StateInfo>& states,
   const std::size_t left = kListColumns - std::min(columns.width() + 2, kListColumns);
   headings.emplace_back("SOURCE");
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    rows[i].push_back(CellOfEnd(states[i].source, std::max(left, kSourceColumnsMin)));
+    const std::string& made_of = states[i].source.empty() ? states[i].builder : states[i].source;
+    rows[i].push_back(CellOfEnd(made_of, std::max(left, kSourceColumnsMin)));
   }
   return Table(headings, rows);
 }
@@ -130,7 +164,7 @@ std::string StalenessText(const Staleness& staleness) {
 }
 
 std::string StateText(const wire::StateInfo& state, const std::vector<wire::LeaseInfo>& leases,
-                      const UserNames& users) {
+                      const UserNames& users, const wire::ManifestView* manifest) {
   const auto hex = [](const std::optional<Digest>& digest) {
     return digest ? ToHex(*digest) : std::string("-");
   };
@@ -138,11 +172,11 @@ std::string StateText(const wire::StateInfo& state, const std::vector<wire::Leas
       {"name", Printable(state.name)},
       {"phase", PhaseText(state)},
       {"owner", OwnerText(state.uid, users)},
-      {"source", Printable(state.source)},
+      {"source", state.source.empty() ? "-" : Printable(state.source)},
       {"device", Printable(state.device)},
       {"dtype", Name(state.dtype)},
       {"size", ByteCount(state.arena_bytes) + " (" + Number(state.arena_bytes) + " bytes)"},
-      {"tensors", Number(state.tensor_count)},
+      ContentField(state, manifest),
       {"huge pages", state.huge_pages.empty() ? "-" : Printable(state.huge_pages)},
       {"leases", Number(state.lease_count)},
       {"last used", LastUsedText(state)},
@@ -152,6 +186,7 @@ std::string StateText(const wire::StateInfo& state, const std::vector<wire::Leas
       {"load took", state.load_ms == 0 ? "-" : Duration(state.load_ms)},
       {"content digest", hex(state.content_digest)},
       {"template digest", hex(state.template_digest)}};
+  for (auto& field : MakingFields(state, manifest)) fields.push_back(std::move(field));
   for (auto& field : PolicyFields(state.policy, users)) fields.push_back(std::move(field));
   if (state.queue_place > 0) fields.emplace_back("waits at", QueueText(state));
   if (state.closed) {
@@ -217,6 +252,7 @@ std::string NotesText(const wire::ManifestView& manifest) {
 }
 
 std::string ManifestText(const wire::ManifestView& manifest) {
+  if (manifest.whole_files()) return FilesText(manifest);
   std::vector<Row> rows;
   for (std::uint32_t i = 0; i < manifest.tensor_count(); ++i) {
     const wire::TensorRef tensor = manifest.tensor(i);

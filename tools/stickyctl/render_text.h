@@ -21,9 +21,9 @@ namespace sticky::stickyctl {
 // `staleness`: of each state, for a column of its own; empty: none was asked for.
 std::string StatesText(const std::vector<wire::StateInfo>& states,
                        std::span<const Staleness> staleness = {});
-// leases: those on this state.
+// leases: those on this state. manifest: of it; null while there is none.
 std::string StateText(const wire::StateInfo& state, const std::vector<wire::LeaseInfo>& leases,
-                      const UserNames& users);
+                      const UserNames& users, const wire::ManifestView* manifest = nullptr);
 std::string StalenessText(const Staleness& staleness);
 std::string LeasesText(const std::vector<wire::LeaseInfo>& leases, const UserNames& users);
 std::string StatusText(const wire::StatusReply& status, const UserNames& users);
@@ -40,6 +40,7 @@ std::string QueueText(const wire::StateInfo& state);
 std::string HoldersText(const std::vector<wire::LeaseInfo>& leases, const UserNames& users);
 // A line for each note of the loader; nothing when there is none.
 std::string NotesText(const wire::ManifestView& manifest);
+// Tensors and assets; of a file state, its files.
 std::string ManifestText(const wire::ManifestView& manifest);
 
 }  // namespace sticky::stickyctl

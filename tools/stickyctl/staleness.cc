@@ -72,6 +72,9 @@ Staleness CompareSources(const wire::ManifestView& manifest,
 }
 
 Staleness CheckSources(const wire::ManifestView& manifest, const std::string& source) {
+  if (source.empty() || !manifest.builder().empty()) {
+    return {Verdict::kUnknown, "a builder made it, of files that nobody noted"};
+  }
   if (!source.starts_with('/')) {
     return {Verdict::kUnknown, "its source '" + Escape(source) + "' is not a whole path"};
   }

@@ -10,6 +10,7 @@
 #include "tools/client/daemon_client.h"
 #include "tools/client/prepare_load.h"
 #include "tools/stickyctl/commands.h"
+#include "tools/stickyctl/placement.h"
 #include "tools/stickyctl/render_text.h"
 #include "tools/stickyctl/signals.h"
 
@@ -37,23 +38,9 @@ Outcome<wire::LoadReply> LoadShowingProgress(DaemonClient& daemon, const Prepare
   return reply;
 }
 
-// What a load does about a state of the same name that is there.
-Outcome<wire::Placement> PlacementOf(const Options& options) {
-  const bool replaces = options.Has("replace");
-  const bool in_place = options.Has("in-place");
-  if (replaces && in_place) {
-    return Failed{Stage::kUsage,
-                  Error{Code::kInvalidArgument,
-                        "load: --replace builds the new state beside the old one, --in-place "
-                        "drains the old one first; give one of them"}};
-  }
-  if (replaces) return wire::Placement::kReplace;
-  return in_place ? wire::Placement::kInPlace : wire::Placement::kJoin;
-}
-
 Outcome<wire::LoadReply> LoadOn(const Request& request, const Console& console) {
   STICKY_STEP(const std::uint32_t wait_ms, WaitMs(request, /*wait_by_default=*/false));
-  STICKY_STEP(const wire::Placement placement, PlacementOf(request.options));
+  STICKY_STEP(const wire::Placement placement, PlacementOf("load", request.options));
   const client::WideDescriptorLimit wide;
   STICKY_STEP(PreparedLoad load, client::PrepareLoad(request.options.operands()[0]));
   load.request.wait_ms = wait_ms;
@@ -71,7 +58,8 @@ std::string LoadText(const wire::LoadReply& reply) {
            Printable(state.name) + "` tells how far it is\n";
   }
   return "state " + name + (reply.joined ? " was there already: " : " is ready: ") +
-         ByteCount(state.arena_bytes) + Format(", %u tensors", state.tensor_count) +
+         ByteCount(state.arena_bytes) +
+         (state.tensor_count > 0 ? Format(", %u tensors", state.tensor_count) : "") +
          (reply.joined ? "" : ", built in " + Duration(state.load_ms)) + "\n";
 }
 

@@ -92,7 +92,7 @@ Outcome<TemplateReport> CheckTemplate(const Request& request) {
   STICKY_STEP(client::FoundSource found, client::FindSource(report.path));
   report.made = std::move(found.made);
   report.source = std::move(found.source);
-  report.template_digest = config::TemplateDigest(report.made);
+  report.template_digest = config::TemplateDigest(report.made.canonical);
   Dtype best_dtype = BestMatrixDtype();
   Outcome<wire::StatusReply> status = AskStatus(request);
   if (status.ok()) {

@@ -57,7 +57,8 @@ typedef struct sti_build_options {
 
 typedef struct sti_build sti_build; /* one build; opaque */
 
-/* Begins a build. options: may be NULL under `stickyctl build` alone.
+/* Begins a build. options: may be NULL under `stickyctl build` alone. That has begun the build for
+ * this process: of options without a state, cpu counts, and the rest is as its command line says.
  *   out: set on success only; the caller ends it with sti_build_end.
  * Blocking: at most connect_ms.
  * Errors: STI_INVALID_ARGUMENT (the name is taken), STI_PERMISSION_DENIED, STI_UNAVAILABLE (no

@@ -70,6 +70,21 @@ TEST_F(ProgressTest, ALogGetsPlainLines) {
   EXPECT_THAT(out_, Not(HasSubstr("\x1b")));
 }
 
+TEST_F(ProgressTest, OfABuildTheMemoryIsToldAndThenWhatIsDigested) {
+  Progress progress({.bar = false, .verb = "build"},
+                    [this](const std::string& text) { out_ += text; });
+  wire::StateInfo state = Filling(0, 1000);
+  state.builder = "./make_it";
+
+  progress.Show(state, 0);
+  state.bytes_done = 500u << 20;
+  progress.Show(state, 2 * kSecondNs);
+
+  EXPECT_EQ(out_,
+            "build 'smol': 1000.00 MiB of memory, being filled\n"
+            "build 'smol': 50%, 500.00 MiB of 1000.00 MiB\n");
+}
+
 TEST_F(ProgressTest, ALogGetsAtMostOneLineASecondAndOneATenth) {
   Progress progress = Make(/*bar=*/false);
   constexpr std::int64_t kSteps = 1000;

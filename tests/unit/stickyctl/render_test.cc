@@ -69,7 +69,7 @@ TEST(RenderJson, KeysOfAStateAreStable) {
       ElementsAre("name", "phase", "device", "dtype", "source", "content_digest", "template_digest",
                   "epoch", "arena_bytes", "done_bytes", "tensor_count", "lease_count", "hold_count",
                   "pinned", "huge_pages", "age_ms", "load_ms", "failure", "uid", "policy",
-                  "idle_ms", "queue_place", "wanted_bytes", "closed"));
+                  "idle_ms", "queue_place", "wanted_bytes", "closed", "builder", "base"));
 }
 
 TEST(RenderJson, KeysOfLeasesAndStatusAreStable) {
@@ -199,12 +199,58 @@ std::string Evil() {
   return evil + std::string(10'000, 'x');
 }
 
+TEST(Render, AStateOfABuilderTellsWhoMadeItAndOfWhat) {
+  wire::StateInfo state = SampleState();
+  state.builder = "./build_table 1000";
+  state.base = "roots";
+  state.source = "";
+  wire::Manifest manifest;
+  manifest.state = "smol";
+  manifest.arena_bytes = {4096};
+  manifest.base = "roots";
+  manifest.cpu = "x86-64-v3";
+  manifest.base_digest = Digest{{7}};
+  const std::vector<std::uint8_t> bytes = wire::EncodeManifest(manifest);
+  const wire::ManifestView view = wire::ManifestView::Open(bytes).value();
+  Json json = StateJson(state);
+
+  const std::string text = StateText(state, {}, Users, &view);
+  AddMaking(&view, json);
+
+  EXPECT_THAT(text, HasSubstr("builder:          ./build_table 1000\n"));
+  EXPECT_THAT(text, HasSubstr("base:             roots (07000000000000000000000000000000)\n"));
+  EXPECT_THAT(text, HasSubstr("cpu:              for x86-64-v3\n"));
+  EXPECT_THAT(StatesText({state}), HasSubstr("./build_table 1000")) << "in place of a source";
+  EXPECT_EQ(json["base_digest"], "07000000000000000000000000000000");
+  EXPECT_EQ(json["cpu"], "x86-64-v3");
+  EXPECT_EQ(json["whole_files"], false);
+}
+
+TEST(Render, AFileStateTellsItsFilesAndNoTensors) {
+  wire::Manifest manifest;
+  manifest.state = "smol";
+  manifest.whole_files = true;
+  manifest.arena_bytes = {5000};
+  manifest.assets = {{"a.txt", 0, 0, 5000}, {"none", 0, 0, 0}};
+  const std::vector<std::uint8_t> bytes = wire::EncodeManifest(manifest);
+  const wire::ManifestView view = wire::ManifestView::Open(bytes).value();
+
+  const std::string text = StateText(SampleState(), {}, Users, &view);
+
+  EXPECT_THAT(text, HasSubstr("files:            2\n"));
+  EXPECT_THAT(text, Not(HasSubstr("tensors")));
+  EXPECT_EQ(ManifestText(view),
+            "FILE       SIZE  BYTES\n"
+            "a.txt  4.88 KiB   5000\n"
+            "none        0 B      0\n");
+}
+
 TEST(Render, TextOfOthersIsHarmless) {
   const std::string evil = Evil();
   wire::LeaseInfo lease = SampleLease();
   lease.state = lease.command = lease.job = evil;
   wire::StateInfo state = SampleState();
-  state.name = state.source = state.huge_pages = state.device = evil;
+  state.name = state.source = state.huge_pages = state.device = state.builder = state.base = evil;
   state.closed = true;
   state.policy.labels = {{evil, evil}};
   state.failure = wire::Failure{Code::kInternal, evil, 0};
@@ -216,11 +262,12 @@ TEST(Render, TextOfOthersIsHarmless) {
   manifest.state = "smol";
   manifest.arena_bytes = {4096};
   manifest.notes = {evil.substr(0, 300)};  // as long as a manifest takes them
+  manifest.cpu = evil.substr(0, 300);
   const std::vector<std::uint8_t> bytes = wire::EncodeManifest(manifest);
   const wire::ManifestView view = wire::ManifestView::Open(bytes).value();
 
   for (const std::string& text :
-       {LeasesText({lease}, Users), StatesText({state}), StateText(state, {lease}, Users),
+       {LeasesText({lease}, Users), StatesText({state}), StateText(state, {lease}, Users, &view),
         StatusText(status, Users), EventTable().Lines({event}, Users), HoldersText({lease}, Users),
         TopText({status, {state}}, nullptr, {}, Users),
         StalenessText({Staleness::Verdict::kStale, evil}), StalenessText({{}, evil}),

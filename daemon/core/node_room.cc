@@ -224,7 +224,7 @@ std::string NodeState::HoldersText(const State& wanted, std::int64_t now_ns) con
   return text;
 }
 
-Error NodeState::NoRoomFor(const State& state, std::int64_t now_ns) const {
+Error NodeState::NoRoomFor(const State& state, std::int64_t now_ns, bool has_waited) const {
   const std::string doing = "load '" + state.name + "': ";
   if (state.bundle) {
     return Error{Code::kUnavailable, doing + Format("its turn did not come, %u loads are running "
@@ -241,9 +241,11 @@ Error NodeState::NoRoomFor(const State& state, std::int64_t now_ns) const {
   if (const std::uint32_t place = QueuePlace(state.id); place > 1) {
     text += Format("; %u loads wait before it", place - 1);
   }
+  const std::string wait = has_waited ? "wait longer" : "--wait for room";
   text += state.replaces ? "; both epochs do not fit beside each other: --in-place drains the old "
-                           "one first, or --wait for room"
-                         : "; --wait for room, or evict one that is not needed";
+                           "one first, or " +
+                               wait
+                         : "; " + wait + ", or evict one that is not needed";
   return Error{Code::kOutOfMemory, text};
 }
 

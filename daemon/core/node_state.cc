@@ -206,6 +206,7 @@ NodeState::Actions NodeState::Tick(std::int64_t now_ns) {
   }
   for (const StateId id : expired) Forget(id);
   ExpireWaiters(now_ns);
+  if (!queue_.empty()) TellPlaces(now_ns);
   return Settle(now_ns);
 }
 

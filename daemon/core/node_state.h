@@ -128,6 +128,7 @@ class NodeState {
     std::optional<StateId> state;  // absent: of a drain, every state; of events, none
     std::int64_t deadline_ns = 0;
     std::int64_t told_ns = 0;  // last LoadProgress
+    std::uint32_t told_place = 0;
     bool joined = false;
     wire::AttachRequest attach = {};  // when kAttach
     std::uint64_t after = 0;          // when kEvents
@@ -204,7 +205,7 @@ class NodeState {
   void FailWhatNeverFits(std::int64_t now_ns);
   void ShrinkToBudget(std::int64_t now_ns);
   std::vector<StateId> VictimsFor(const State& state, std::uint64_t need_bytes) const;
-  Error NoRoomFor(const State& state, std::int64_t now_ns) const;
+  Error NoRoomFor(const State& state, std::int64_t now_ns, bool has_waited = false) const;
   std::string HoldersText(const State& state, std::int64_t now_ns) const;
   std::string WhyItStays(const State& state, const State& wanted, std::int64_t now_ns) const;
   std::uint32_t QueuePlace(StateId id) const;
@@ -219,6 +220,7 @@ class NodeState {
   void ExpireWaiters(std::int64_t now_ns);
   void Expire(const Waiter& waiter, std::int64_t now_ns);
   void TellProgress(State& state, std::int64_t now_ns);
+  void TellPlaces(std::int64_t now_ns);  // to those whose place in the queue has changed
 
   // node_info.cc: answers that only tell.
   void Show(ConnectionId connection, std::uint32_t request_id, const wire::ShowRequest& request,

@@ -2,6 +2,7 @@
 // events.
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "base/text.h"
@@ -114,7 +115,7 @@ void NodeState::Expire(const Waiter& waiter, std::int64_t now_ns) {
   }
   State* const state = FindById(*waiter.state);
   if (state != nullptr && waiter.wish == Wish::kArena && state->phase == StatePhase::kQueued) {
-    Refuse(waiter.connection, waiter.request_id, NoRoomFor(*state, now_ns));
+    Refuse(waiter.connection, waiter.request_id, NoRoomFor(*state, now_ns, /*has_waited=*/true));
     return GiveUpArena(*state);
   }
   if (state == nullptr) {
@@ -127,7 +128,7 @@ void NodeState::Expire(const Waiter& waiter, std::int64_t now_ns) {
         wire::EvictReply{Info(*state, now_ns), /*freed=*/false, LeasesOn(state->id, peer, now_ns)});
   }
   if (queue_.contains(state->id)) {
-    Error late = NoRoomFor(*state, now_ns);
+    Error late = NoRoomFor(*state, now_ns, /*has_waited=*/true);
     late.message =
         Format("wait for '%s': the deadline passed at place %u of the queue: ", state->name.c_str(),
                QueuePlace(state->id)) +
@@ -146,6 +147,15 @@ void NodeState::Expire(const Waiter& waiter, std::int64_t now_ns) {
   state->cancelled_when_unwanted = false;
 }
 
+void NodeState::TellPlaces(std::int64_t now_ns) {
+  std::set<StateId> moved;
+  for (const Waiter& waiter : waiters_) {
+    if (!waiter.state || waiter.told_ns == 0 || !queue_.contains(*waiter.state)) continue;
+    if (waiter.told_place != QueuePlace(*waiter.state)) moved.insert(*waiter.state);
+  }
+  for (const StateId id : moved) TellProgress(*FindById(id), now_ns);
+}
+
 void NodeState::TellProgress(State& state, std::int64_t now_ns) {
   for (Waiter& waiter : waiters_) {
     const bool listens =
@@ -153,6 +163,7 @@ void NodeState::TellProgress(State& state, std::int64_t now_ns) {
     if (waiter.state != state.id || !listens) continue;
     if (waiter.told_ns != 0 && now_ns - waiter.told_ns < limits_.progress_ns) continue;
     waiter.told_ns = now_ns;
+    waiter.told_place = QueuePlace(state.id);
     Reply(waiter.connection, waiter.request_id, wire::LoadProgress{Info(state, now_ns)});
   }
 }

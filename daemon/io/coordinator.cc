@@ -42,6 +42,7 @@ void AddCommands(wire::Body& body) {
   std::vector<wire::LeaseInfo>* leases = nullptr;
   if (auto* const reply = std::get_if<wire::LeasesReply>(&body)) leases = &reply->leases;
   if (auto* const reply = std::get_if<wire::EvictReply>(&body)) leases = &reply->leases;
+  if (auto* const reply = std::get_if<wire::DrainReply>(&body)) leases = &reply->leases;
   if (leases == nullptr) return;
   for (wire::LeaseInfo& lease : *leases) lease.command = CommandOf(lease.pid);
 }

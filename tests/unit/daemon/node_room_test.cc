@@ -13,6 +13,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using wire::StatePhase;
 
 // --- the order ----------------------------------------------------------------------------------
@@ -159,8 +160,31 @@ TEST(NodeRoom, AWaitThatEndsInTheQueueSaysItsPlaceAndGivesItUp) {
   ASSERT_NE(failure, nullptr);
   EXPECT_EQ(failure->code, Code::kOutOfMemory);
   EXPECT_THAT(failure->message, AllOf(HasSubstr("at place 1 of the queue"),
-                                      HasSubstr("'old' 600 B (leased by pid 102")));
+                                      HasSubstr("'old' 600 B (leased by pid 102"),
+                                      HasSubstr("wait longer"), Not(HasSubstr("--wait"))));
   EXPECT_EQ(rig.PhaseOf("new"), StatePhase::kFailed);
+}
+
+TEST(NodeRoom, WhoeverWaitsIsToldWhenTheirPlaceChanges) {
+  CoreRig rig;
+  for (std::uint64_t connection = 1; connection <= 3; ++connection) rig.Connect(connection);
+  rig.MakeReady("old", 600);
+  rig.Ask(2, 2, CoreRig::AttachTo("old"));
+  rig.Ask(1, 5, CoreRig::Load("first", 60'000));
+  rig.Plan(900);
+  rig.Ask(3, 6, CoreRig::Load("second", 60'000));
+  rig.Plan(800);
+  ASSERT_EQ(rig.Answer<wire::LoadProgress>(3, 6)->state.queue_place, 2U);
+  rig.Tick(200 * kMs);
+  rig.actions.clear();
+  rig.Tick(200 * kMs);
+  EXPECT_EQ(rig.Answer<wire::LoadProgress>(3, 6), nullptr) << "nothing is told twice";
+
+  rig.Disconnect(1);
+  rig.Tick(200 * kMs);
+
+  ASSERT_NE(rig.Answer<wire::LoadProgress>(3, 6), nullptr);
+  EXPECT_EQ(rig.Answer<wire::LoadProgress>(3, 6)->state.queue_place, 1U);
 }
 
 TEST(NodeRoom, MemoryThatDoesNotComeFailsALoadThatNobodyWaitsFor) {

@@ -49,10 +49,45 @@ class Memory {
   float* data_ = nullptr;
 };
 
+// Keys and values of some positions, in memory that counts in `total_bytes` while this lives.
+class KvCache {
+ public:
+  KvCache(Memory memory, int capacity, std::size_t count, std::uint64_t& total_bytes)
+      : memory_(std::move(memory)),
+        capacity_(capacity),
+        size_bytes_(count * sizeof(float)),
+        total_bytes_(total_bytes) {
+    total_bytes_ += size_bytes_;
+  }
+  KvCache(const KvCache&) = delete;
+  ~KvCache() { total_bytes_ -= size_bytes_; }
+
+  int capacity() const { return capacity_; }  // positions
+  // [capacity, kv_dim]
+  float* Part(int layer, bool of_values, int kv_dim) const {
+    const std::size_t part = Size(capacity_) * Size(kv_dim);
+    return memory_.get() + (2 * Size(layer) + (of_values ? 1 : 0)) * part;
+  }
+
+ private:
+  const Memory memory_;  // [layer_count][keys, values][capacity, kv_dim]
+  const int capacity_;
+  const std::uint64_t size_bytes_;
+  std::uint64_t& total_bytes_;
+};
+
+// The first `count` positions of a cache that another sequence fills, or has filled.
+struct SharedPart {
+  std::shared_ptr<const KvCache> cache;
+  int count = 0;
+};
+
 struct Sequence {
-  Memory cache;  // [layer_count][keys, values][capacity, kv_dim]
-  int capacity = 0;
+  std::vector<SharedPart> before;  // of the sequences that it was forked from; none is empty
+  int before_length = 0;           // of all those
+  std::shared_ptr<const KvCache> own;
   int length = 0;
+  int capacity() const { return before_length + own->capacity(); }
 };
 
 // A run of one chunk's tokens within a batch.
@@ -142,9 +177,9 @@ struct Model::Impl {
   Ops* ops = nullptr;
   LlamaWeights weights;
   std::vector<float> inverse_frequencies;
+  std::uint64_t kv_cache_bytes = 0;  // before the sequences, which count in it until they end
   std::map<std::uint32_t, Sequence> sequences;
   std::uint32_t next_sequence = 1;
-  std::uint64_t kv_cache_bytes = 0;
 
   int batch_rows = kBatchRowsMax;
   // Activations, [batch_rows and some padding, ...].
@@ -165,10 +200,9 @@ struct Model::Impl {
                   Inputs inputs);
   Status HandOut(const Batch& batch, std::span<const Chunk> chunks, const OnLogits& on_logits);
   Status HandOutRows(std::span<const WantedLogits> tokens, const OnLogits& on_logits);
-  float* Cache(const Sequence& sequence, int layer, bool of_values) const {
-    const std::size_t part = Size(sequence.capacity) * Size(kv_dim());
-    return sequence.cache.get() + (2 * Size(layer) + (of_values ? 1 : 0)) * part;
-  }
+  Result<SequenceId> Keep(Sequence sequence, int own_capacity);
+  // What a sequence has of keys and values, and where its next go.
+  std::vector<KvSegment> SegmentsOf(const Sequence& sequence, int layer) const;
 };
 
 Model::Model(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -226,53 +260,43 @@ Result<SequenceId> Model::AddSequence(int capacity) {
                  Format("start a sequence of %d tokens: the model's context has %d", capacity,
                         impl.config.context_length)};
   }
-  if (impl.sequences.size() >= kSequencesMax) {
+  return impl.Keep(Sequence(), capacity);
+}
+
+Result<SequenceId> Model::Impl::Keep(Sequence sequence, int own_capacity) {
+  if (sequences.size() >= kSequencesMax) {
     return Error{Code::kOutOfMemory,
-                 Format("start a sequence: %zu exist, the limit", impl.sequences.size())};
+                 Format("start a sequence: %zu exist, the limit", sequences.size())};
   }
-  const std::size_t count =
-      2 * Size(impl.config.layer_count) * Size(capacity) * Size(impl.kv_dim());
-  Sequence sequence;
-  sequence.capacity = capacity;
-  STICKY_ASSIGN(sequence.cache, Memory::Allocate(*impl.ops, count));
-  impl.kv_cache_bytes += count * sizeof(float);
-  const SequenceId id{impl.next_sequence++};
-  impl.sequences.emplace(id.value, std::move(sequence));
+  const std::size_t count = 2 * Size(config.layer_count) * Size(own_capacity) * Size(kv_dim());
+  STICKY_ASSIGN(Memory memory, Memory::Allocate(*ops, count));
+  sequence.own = std::make_shared<KvCache>(std::move(memory), own_capacity, count, kv_cache_bytes);
+  const SequenceId id{next_sequence++};
+  sequences.emplace(id.value, std::move(sequence));
   return id;
 }
 
 Result<SequenceId> Model::ForkSequence(SequenceId from, int length, int capacity) {
-  Impl& impl = *impl_;
-  STICKY_ASSIGN(Sequence* const source, impl.Find(from));
-  const int copied = length < 0 ? source->length : length;
-  if (copied > source->length || copied > capacity) {
+  STICKY_ASSIGN(const Sequence* const source, impl_->Find(from));
+  const int shared = length < 0 ? source->length : length;
+  if (shared > source->length || shared >= capacity) {
     return Error{Code::kInvalidArgument,
-                 Format("fork %d tokens of a sequence that has %d into one of %d", copied,
+                 Format("fork %d tokens of a sequence that has %d into one of %d", shared,
                         source->length, capacity)};
   }
-  STICKY_ASSIGN(const SequenceId id, AddSequence(capacity));
-  Sequence& made = impl.sequences.at(id.value);
-  const std::size_t count = Size(copied) * Size(impl.kv_dim());
-  for (int layer = 0; layer < impl.config.layer_count; ++layer) {
-    for (const bool of_values : {false, true}) {
-      const Status done = impl.ops->Copy(impl.Cache(made, layer, of_values),
-                                         impl.Cache(*source, layer, of_values), count);
-      if (done.ok()) continue;
-      DropSequence(id);
-      return done.error();
-    }
+  Sequence made;
+  made.length = made.before_length = shared;
+  int left = shared;
+  for (const SharedPart& part : source->before) {
+    if (left == 0) break;
+    made.before.push_back({part.cache, std::min(part.count, left)});
+    left -= made.before.back().count;
   }
-  made.length = copied;
-  return id;
+  if (left > 0) made.before.push_back({source->own, left});
+  return impl_->Keep(std::move(made), capacity - shared);
 }
 
-void Model::DropSequence(SequenceId id) {
-  const auto found = impl_->sequences.find(id.value);
-  if (found == impl_->sequences.end()) return;
-  impl_->kv_cache_bytes -= 2 * Size(impl_->config.layer_count) * Size(found->second.capacity) *
-                           Size(impl_->kv_dim()) * sizeof(float);
-  impl_->sequences.erase(found);
-}
+void Model::DropSequence(SequenceId id) { impl_->sequences.erase(id.value); }
 
 int Model::Length(SequenceId id) const {
   const auto found = impl_->sequences.find(id.value);
@@ -298,10 +322,10 @@ Status Model::Impl::Check(std::span<const Chunk> chunks) {
                    Format("extend sequence %u by no tokens", chunk.sequence.value)};
     }
     const std::size_t length = Size(sequence->length) + chunk.tokens.size();
-    if (length > Size(sequence->capacity)) {
+    if (length > Size(sequence->capacity())) {
       return Error{Code::kInvalidArgument,
                    Format("extend sequence %u to %zu tokens: it has room for %d",
-                          chunk.sequence.value, length, sequence->capacity)};
+                          chunk.sequence.value, length, sequence->capacity())};
     }
     for (const std::int32_t token : chunk.tokens) {
       if (token >= 0 && token < config.vocab_size) continue;
@@ -386,19 +410,32 @@ Status Model::Impl::RunLayer(int index, const Batch& batch, std::span<const Chun
   return ops->Add(normed.get(), residual.get(), hidden_count);
 }
 
+std::vector<KvSegment> Model::Impl::SegmentsOf(const Sequence& sequence, int layer) const {
+  std::vector<KvSegment> segments;
+  const auto add = [&](const KvCache& cache, int count) {
+    segments.push_back({cache.Part(layer, /*of_values=*/false, kv_dim()),
+                        cache.Part(layer, /*of_values=*/true, kv_dim()), count});
+  };
+  for (const SharedPart& part : sequence.before) add(*part.cache, part.count);
+  add(*sequence.own, sequence.own->capacity());
+  return segments;
+}
+
 Status Model::Impl::Attend(int index, const Batch& batch, std::span<const Chunk> chunks) {
   std::vector<AttentionChunk> work;
+  std::vector<std::vector<KvSegment>> segments;
   for (const Piece& piece : batch.pieces) {
     const Sequence& sequence = sequences.at(chunks[piece.chunk].sequence.value);
     const int begin = sequence.length + piece.token_begin;
-    float* const key_cache = Cache(sequence, index, /*of_values=*/false);
-    float* const value_cache = Cache(sequence, index, /*of_values=*/true);
     const std::size_t row_at = Size(piece.row_begin) * Size(kv_dim());
-    const std::size_t cache_at = Size(begin) * Size(kv_dim());
+    const std::size_t own_at = Size(begin - sequence.before_length) * Size(kv_dim());
     const std::size_t count = Size(piece.token_count) * Size(kv_dim());
-    STICKY_TRY(ops->Copy(key_cache + cache_at, keys.get() + row_at, count));
-    STICKY_TRY(ops->Copy(value_cache + cache_at, values.get() + row_at, count));
-    work.push_back({piece.row_begin, piece.token_count, begin, key_cache, value_cache});
+    float* const own_keys = sequence.own->Part(index, /*of_values=*/false, kv_dim());
+    float* const own_values = sequence.own->Part(index, /*of_values=*/true, kv_dim());
+    STICKY_TRY(ops->Copy(own_keys + own_at, keys.get() + row_at, count));
+    STICKY_TRY(ops->Copy(own_values + own_at, values.get() + row_at, count));
+    segments.push_back(SegmentsOf(sequence, index));
+    work.push_back({piece.row_begin, piece.token_count, begin, segments.back()});
   }
   const AttentionShape shape{config.head_count, config.kv_head_count, config.head_dim,
                              1.0f / std::sqrt(static_cast<float>(config.head_dim))};

@@ -68,8 +68,9 @@ class Model {
   // A new, empty sequence of at most `capacity` tokens, 1 to config.context_length.
   // Errors: kInvalidArgument with both numbers past the context; kOutOfMemory.
   Result<SequenceId> AddSequence(int capacity);
-  // A new sequence that starts as a copy of the first `length` tokens of `from`. A negative length
-  // means all of it.
+  // A new sequence that starts with the first `length` tokens of `from`; a negative length means
+  // all of it. They are not copied: their part of the cache lives as long as either sequence.
+  // Errors: kInvalidArgument past what `from` has, or past `capacity` (of all its tokens).
   Result<SequenceId> ForkSequence(SequenceId from, int length, int capacity);
   void DropSequence(SequenceId sequence);
   int Length(SequenceId sequence) const;

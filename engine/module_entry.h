@@ -10,7 +10,7 @@
 namespace sticky::engine {
 
 // Raised whenever Ops changes: program and module must agree on it.
-inline constexpr int kModuleVersion = 2;
+inline constexpr int kModuleVersion = 3;
 inline constexpr const char* kModuleEntryName = "sticky_engine_open";
 
 // thread_count: 0 for as many as the process may run on. Returns null for another version; the

@@ -41,13 +41,19 @@ inline constexpr int kRowBlock = 24;
 // "Numbers").
 enum class Inputs : std::int8_t { kMayBeRounded = 0, kAsTheyAre };
 
+// Keys and values of consecutive positions of a sequence, in one layer.
+struct KvSegment {
+  const float* keys = nullptr;    // [position_count, kv_head_count * head_dim]
+  const float* values = nullptr;  // the same
+  int position_count = 0;
+};
+
 // The rows of one sequence in a batch, and its keys and values in one layer.
 struct AttentionChunk {
   int row_begin = 0;  // first row of the batch
   int row_count = 0;
-  int position_begin = 0;         // of the first row; it and all before it are attended to
-  const float* keys = nullptr;    // [position_begin + row_count, kv_head_count * head_dim]
-  const float* values = nullptr;  // the same
+  int position_begin = 0;               // of the first row; it and all before it are attended to
+  std::span<const KvSegment> segments;  // in order; position_begin + row_count positions or more
 };
 
 struct AttentionShape {

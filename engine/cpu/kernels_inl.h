@@ -270,21 +270,30 @@ inline float ExpAndSum(float* scores, int count) {
   return sum;
 }
 
-inline void AttendOne(const float* query, const float* keys, const float* values, int length,
-                      const AttentionShape& shape, float* scores, float* y) {
+inline void AttendOne(const float* query, std::span<const KvSegment> segments, std::size_t kv_at,
+                      int length, const AttentionShape& shape, float* scores, float* y) {
   const std::size_t stride = static_cast<std::size_t>(shape.kv_head_count) * shape.head_dim;
   const int dim = shape.head_dim;
-  for (int p = 0; p < length; ++p) scores[p] = Dot(query, keys + p * stride, dim) * shape.scale;
+  int p = 0;
+  for (const KvSegment& segment : segments) {
+    const int end = segment.position_count < length - p ? p + segment.position_count : length;
+    for (const float* key = segment.keys + kv_at; p < end; ++p, key += stride) {
+      scores[p] = Dot(query, key, dim) * shape.scale;
+    }
+  }
   const float divisor = ExpAndSum(scores, length);
   for (int c = 0; c < dim; ++c) y[c] = 0;
-  for (int p = 0; p < length; ++p) {
-    const float weight = scores[p] / divisor;
-    const float* const value = values + p * stride;
-    int c = 0;
-    for (; c + kLanes <= dim; c += kLanes) {
-      *reinterpret_cast<F32s*>(y + c) += Load(value + c) * weight;
+  p = 0;
+  for (const KvSegment& segment : segments) {
+    const int end = segment.position_count < length - p ? p + segment.position_count : length;
+    for (const float* value = segment.values + kv_at; p < end; ++p, value += stride) {
+      const float weight = scores[p] / divisor;
+      int c = 0;
+      for (; c + kLanes <= dim; c += kLanes) {
+        *reinterpret_cast<F32s*>(y + c) += Load(value + c) * weight;
+      }
+      for (; c < dim; ++c) y[c] += value[c] * weight;
     }
-    for (; c < dim; ++c) y[c] += value[c] * weight;
   }
 }
 
@@ -301,8 +310,7 @@ inline void Attention(const float* queries, const AttentionChunk& chunk,
     const std::size_t at =
         (static_cast<std::size_t>(chunk.row_begin + row) * shape.head_count + head) * dim;
     const std::size_t kv_at = static_cast<std::size_t>(head / group) * dim;
-    AttendOne(queries + at, chunk.keys + kv_at, chunk.values + kv_at,
-              chunk.position_begin + row + 1, shape,
+    AttendOne(queries + at, chunk.segments, kv_at, chunk.position_begin + row + 1, shape,
               scores + static_cast<std::size_t>(omp_get_thread_num()) * scores_stride, y + at);
   }
 }

@@ -137,6 +137,39 @@ TEST_P(GoldenModel, AForkedSequenceGoesOnAsTheOneItCameFrom) {
   EXPECT_EQ(RunChunk(opened_.model, fork, all.subspan(half), 0), of_whole);
 }
 
+TEST_P(GoldenModel, AForkOfAForkSharesTheCacheAndGivesItBack) {
+  const std::vector<std::int32_t> ids = reference_.Ints("long.input_ids");
+  const std::size_t third = ids.size() / 3;
+  const int capacity = static_cast<int>(ids.size());
+  const std::span all(ids);
+  engine::Model& model = opened_.model;
+  const SequenceId whole = model.AddSequence(capacity).value();
+  RunChunk(model, whole, all.first(third), third);
+  const std::uint64_t of_one = model.kv_cache_bytes();
+  const SequenceId fork = model.ForkSequence(whole, /*length=*/-1, capacity).value();
+  EXPECT_LT(model.kv_cache_bytes(), 2 * of_one) << "the beginning is not kept twice";
+  RunChunk(model, fork, all.subspan(third, third), third);
+  const SequenceId second = model.ForkSequence(fork, /*length=*/-1, capacity).value();
+  const SequenceId early = model.ForkSequence(fork, static_cast<int>(third) - 1, capacity).value();
+  RunChunk(model, whole, all.subspan(third, third), third);
+
+  const Rows of_whole = RunChunk(model, whole, all.subspan(2 * third), 0);
+  model.DropSequence(whole);
+  model.DropSequence(fork);
+  const Rows of_second = RunChunk(model, second, all.subspan(2 * third), 0);
+  RunChunk(model, early, all.subspan(third - 1, third + 1), third + 1);
+  const Rows of_early = RunChunk(model, early, all.subspan(2 * third), 0);
+
+  EXPECT_EQ(of_second, of_whole);
+  EXPECT_EQ(of_early, of_whole);
+  EXPECT_EQ(model.ForkSequence(second, /*length=*/-1, capacity).error().code,
+            Code::kInvalidArgument)
+      << "there is no room for one more token";
+  model.DropSequence(second);
+  model.DropSequence(early);
+  EXPECT_EQ(model.kv_cache_bytes(), 0U);
+}
+
 std::string TestName(const ::testing::TestParamInfo<GoldenModel::ParamType>& info) {
   std::string name = std::get<0>(info.param) + "_" + Name(std::get<1>(info.param));
   std::replace_if(

@@ -56,7 +56,7 @@ std::size_t SharedLength(std::span<const Prompt> prompts) {
   return length;
 }
 
-// Gives each prompt its sequence. What all of them begin with is run once and copied; a row is the
+// Gives each prompt its sequence. What all of them begin with is run once and shared; a row is the
 // same bits however a prompt is cut, as long as each part is long (engine::Model::Forward).
 // Returns how many tokens of each are run already.
 Result<std::size_t> StartSequences(Session& session, std::span<Prompt> prompts) {
@@ -102,31 +102,31 @@ Status RunPrompts(Session& session, std::span<Prompt> prompts, const LabelIds& l
       });
 }
 
-// Runs the rest of each label's text behind a copy of each prompt.
+// Runs the rest of each label's text behind each prompt.
 Status RunLabels(Session& session, std::span<const Prompt> prompts, const LabelIds& labels,
                  std::span<Verdict> verdicts) {
+  struct Asked {
+    std::size_t prompt;
+    std::size_t label;
+  };
   std::vector<engine::Chunk> chunks;
-  for (const Prompt& prompt : prompts) {
-    for (const std::vector<std::int32_t>& label : labels) {
-      const auto capacity = static_cast<int>(prompt.ids.size() + label.size());
+  std::vector<Asked> asked;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    for (std::size_t j = 0; j < labels.size(); ++j) {
+      const std::size_t rest = labels[j].size() - 1;
+      if (rest == 0) continue;  // its one token is scored already
+      const auto capacity = static_cast<int>(prompts[i].ids.size() + rest);
       STICKY_ASSIGN(const engine::SequenceId fork,
-                    session.model().ForkSequence(prompt.sequence, /*length=*/-1, capacity));
-      chunks.push_back({fork, std::span(label).first(label.size() - 1), 0});
+                    session.model().ForkSequence(prompts[i].sequence, /*length=*/-1, capacity));
+      chunks.push_back({fork, std::span(labels[j]).first(rest), 0});
+      asked.push_back({i, j});
     }
   }
-  std::vector<engine::Chunk> asked;
-  std::vector<std::size_t> index_of;
-  for (std::size_t i = 0; i < chunks.size(); ++i) {
-    if (chunks[i].tokens.empty()) continue;  // a label of one token is scored already
-    asked.push_back(chunks[i]);
-    index_of.push_back(i);
-  }
   Status done = session.model().Forward(
-      asked, [&](std::size_t chunk, std::size_t token, std::span<const float> logits) -> Status {
-        const std::size_t index = index_of[chunk];
-        const std::size_t label = index % kLabels.size();
-        verdicts[index / kLabels.size()].scores[label] +=
-            engine::LogProbability(logits, labels[label][token + 1]);
+      chunks, [&](std::size_t chunk, std::size_t token, std::span<const float> logits) -> Status {
+        const Asked& one = asked[chunk];
+        verdicts[one.prompt].scores[one.label] +=
+            engine::LogProbability(logits, labels[one.label][token + 1]);
         return Ok{};
       });
   for (const engine::Chunk& chunk : chunks) session.model().DropSequence(chunk.sequence);

@@ -145,8 +145,9 @@ TEST(CpuAttention, RowsOfNoSequenceAreLeftAloneAndALoneTokenSeesItself) {
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i) + 0.5f;
   std::vector<float> y(3 * kDim, 7.0f);
 
-  const AttentionChunk lone{/*row_begin=*/1, /*row_count=*/1, /*position_begin=*/0, keys.data(),
-                            values.data()};
+  const KvSegment segment{keys.data(), values.data(), /*position_count=*/1};
+  const AttentionChunk lone{/*row_begin=*/1, /*row_count=*/1, /*position_begin=*/0,
+                            std::span(&segment, 1)};
   const AttentionShape shape{1, 1, kDim, 0.5f};
   ASSERT_THAT(ops->Attention(queries.data(), std::span(&lone, 1), shape, y.data()), IsOk());
 

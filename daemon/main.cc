@@ -160,6 +160,10 @@ Result<std::vector<Installed>> FindInstalled(const config::NodeConfig& config,
   if (!found.ok() && found.error().code == Code::kNotFound && !is_named) {
     return std::vector<Installed>();
   }
+  // What the folder holds is wrong, not how we were called: another exit code.
+  if (!found.ok() && found.error().code == Code::kInvalidArgument) {
+    return Error{Code::kCorrupt, found.error().message};
+  }
   if (!found.ok()) return found.error();
   std::vector<Installed> installed;
   for (const config::InstalledTemplate& one : found.value()) {

@@ -43,6 +43,11 @@ Result<UniqueFd> MakeMemfd(const std::string& name, std::uint64_t size_bytes, un
                              static_cast<unsigned long long>(size_bytes), Escape(name).c_str()),
                       errno);
   }
+  // Whoever is lent a description of it may not open another one through /proc, by which they could
+  // lock it for writing, or keep it unseen.
+  if (::fchmod(fd.get(), S_IRUSR | S_IWUSR) != 0) {
+    return ErrnoError("close shared memory to other users", errno);
+  }
   return fd;
 }
 
@@ -137,6 +142,12 @@ Status HostArena::Seal() {
   return Error{Code::kCorrupt, Format("seal an arena: only %llu of %llu bytes are present",
                                       static_cast<unsigned long long>(present),
                                       static_cast<unsigned long long>(size_bytes_))};
+}
+
+Status HostArena::LetOthersReopen() {
+  constexpr mode_t kReadable = S_IRUSR | S_IRGRP | S_IROTH;
+  if (::fchmod(fd_.get(), kReadable) == 0) return Ok{};
+  return ErrnoError("let others open an arena by its path", errno);
 }
 
 Result<UniqueFd> HostArena::Lend() const { return Reopen(O_RDONLY); }

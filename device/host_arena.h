@@ -55,6 +55,9 @@ class HostArena {
   // charged to readers), kPermissionDenied when somebody else has sealed it: it is of no use then.
   Status Seal();
   bool sealed() const { return sealed_; }
+  // Whoever holds a lent description may open it again by its path in /proc, for reading; before,
+  // its owner alone may. For files that programs open. Errors: kPermissionDenied.
+  Status LetOthersReopen();
 
   // A new read-only description of the sealed arena, read-locked, close-on-exec.
   // Errors: kOutOfMemory when descriptors have run out. Cost: about a microsecond.

@@ -7,6 +7,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
+
+#include "daemon/core/state.h"
 
 namespace sticky::daemon {
 
@@ -18,6 +21,11 @@ inline std::uint64_t NsToMs(std::int64_t ns) {
 
 // For printf's %llu.
 inline unsigned long long Ull(std::uint64_t value) { return value; }
+
+// "load 'm': " or "build 'm': ": how a message about what becomes of a state begins.
+inline std::string Doing(const State& state) {
+  return (state.builder ? "build '" : "load '") + state.name + "': ";
+}
 
 }  // namespace sticky::daemon
 

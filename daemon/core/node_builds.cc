@@ -73,6 +73,7 @@ void NodeState::Build(ConnectionId connection, std::uint32_t request_id,
                  wire::BuildReply{Info(*earlier, now_ns), earlier->base_digest});
   }
   Status may = MayAddState(peer, doing);
+  if (may.ok()) may = MayMake(peer, request.state, doing + ": ");
   if (may.ok() && earlier != nullptr) may = MayTakeName(request, *earlier);
   if (may.ok() && FindBuild(connection) != nullptr) {
     may = Error{Code::kInvalidArgument, doing + ": a build is under way on this connection"};
@@ -144,6 +145,15 @@ void NodeState::ArenaAsked(ConnectionId connection, std::uint32_t request_id,
     waiters_.back().deadline_ns = std::max(waiter.deadline_ns, now_ns + limits_.room_ns);
   }
   ExpireWaiters(now_ns);
+}
+
+void NodeState::RefuseArena(State& state, const Error& error) {
+  std::erase_if(waiters_, [&](const Waiter& waiter) {
+    if (waiter.state != state.id || waiter.wish != Wish::kArena) return false;
+    Refuse(waiter.connection, waiter.request_id, error);
+    return true;
+  });
+  GiveUpArena(state);
 }
 
 void NodeState::GiveUpArena(State& state) {

@@ -41,6 +41,19 @@ const Installed* NodeState::FindInstalled(const Peer& peer, std::string_view nam
   return nullptr;
 }
 
+Status NodeState::MayMake(const Peer& peer, const std::string& name,
+                          const std::string& doing) const {
+  if (IsNodeOwner(peer)) return Ok{};
+  for (const Installed& one : installed_) {
+    if (one.name != name || !one.problem.empty()) continue;
+    return Error{Code::kPermissionDenied,
+                 doing +
+                     "the name is an installed template's (`stickyctl template ls`), whose "
+                     "state the node's owner makes; use another name"};
+  }
+  return Ok{};
+}
+
 State& NodeState::Expect(const Installed& installed, std::int64_t now_ns) {
   Policy policy;
   policy.access = installed.access;
@@ -72,7 +85,7 @@ Result<State*> NodeState::FindOrExpect(const Peer& peer, const std::string& name
   State* const found = FindToAttach(name);
   const bool ends = found != nullptr &&
                     (found->phase == StatePhase::kDraining || found->phase == StatePhase::kClosing);
-  if (found != nullptr && !ends) return found;
+  if (found != nullptr && !ends && !MayBeTriedAgain(*found, now_ns)) return found;
   const Installed* const installed = FindInstalled(peer, name);
   if (installed == nullptr || installed->build == BuildWhen::kManual) return found;
   const std::string doing = "attach '" + name + "'";
@@ -93,6 +106,14 @@ NodeState::Actions NodeState::RequesterEnded(StateId id, const Error& error, std
                                  Escape(state->source) + "': " + error.message},
            now_ns);
   return Settle(now_ns);
+}
+
+// A passing hitch (no memory, a drained node, a killed process) is not remembered for long: who
+// comes later has a new try, though not everyone who comes.
+bool NodeState::MayBeTriedAgain(const State& state, std::int64_t now_ns) {
+  constexpr std::int64_t kRetryNs = 2'000'000'000;
+  if (state.phase != StatePhase::kFailed || now_ns - state.ended_ns < kRetryNs) return false;
+  return state.failure->code == Code::kUnavailable || state.failure->code == Code::kOutOfMemory;
 }
 
 wire::TemplatesReply NodeState::TemplatesFor(const Peer& peer) const {

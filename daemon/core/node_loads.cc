@@ -181,6 +181,7 @@ void NodeState::StartLoad(ConnectionId connection, std::uint32_t request_id,
   State* const earlier = FindToLoad(request.state);
   const bool is_expected = earlier != nullptr && earlier->is_expected;
   Status may = is_expected ? Status(Ok{}) : MayAddState(peer, "load '" + request.state + "'");
+  if (may.ok()) may = MayMake(peer, request.state, "load '" + request.state + "': ");
   if (may.ok() && !is_expected) may = MayTakeTurn(request);
   if (!may.ok()) {
     Refuse(connection, request_id, may.error());
@@ -325,8 +326,7 @@ NodeState::Actions NodeState::Published(StateId id, std::int64_t now_ns) {
 NodeState::Actions NodeState::LoaderFailed(StateId id, const Error& error, std::int64_t now_ns) {
   State* const state = FindById(id);
   if (state == nullptr || !state->IsLoading()) return Settle(now_ns);
-  FailLoad(*state, Error{error.code, "load '" + state->name + "': " + error.message, error.os_code},
-           now_ns);
+  FailLoad(*state, Error{error.code, Doing(*state) + error.message, error.os_code}, now_ns);
   return Settle(now_ns);
 }
 
@@ -354,8 +354,8 @@ void NodeState::FailLoad(State& state, const Error& error, std::int64_t now_ns) 
   if (const auto base = std::exchange(state.base, std::nullopt)) Release(*base, now_ns);
   state.holders_to_be.clear();
   state.content_digest.reset();
-  LogLine(Log::Level::kWarning, Format("load '%s' (epoch %llu) failed: %s", name.c_str(),
-                                       Ull(state.epoch), Printable(error.message).c_str()));
+  LogLine(Log::Level::kWarning, Format("epoch %llu of '%s' failed: %s", Ull(state.epoch),
+                                       name.c_str(), Printable(error.message).c_str()));
   Note(EventKind::kLoadFailed, &state, nullptr, error.message, now_ns);
   actions_.emplace_back(KillLoader{id});
   if (!builder_may_map) actions_.emplace_back(FreeArena{id});

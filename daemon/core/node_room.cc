@@ -35,16 +35,22 @@ std::uint64_t NodeState::ComingBytes() const {
   return sum;
 }
 
+bool NodeState::WaitsForEarlier(const State& state) const {
+  return state.follows && FindById(*state.follows) != nullptr;
+}
+
 bool NodeState::RoomIsComing(const State& state) const {
-  if (state.follows && FindById(*state.follows) != nullptr) return true;
+  if (WaitsForEarlier(state)) return true;
   const std::uint64_t free = budget_bytes_ - std::min(used_bytes(), budget_bytes_);
   return QueuePlace(state.id) == 1 && free + ComingBytes() >= state.wanted_bytes;
 }
 
 // What no waiting will change.
 Status NodeState::MayEverFit(const State& state) const {
-  const std::string doing = "load '" + state.name + "': needs " + Bytes(state.wanted_bytes);
-  if (state.wanted_bytes > budget_bytes_) {
+  // A builder asks for one arena after the other.
+  const std::string doing = Doing(state) + "needs " + Bytes(state.wanted_bytes) +
+                            (state.arena_bytes > 0 ? " beside " + Bytes(state.arena_bytes) : "");
+  if (state.wanted_bytes + state.arena_bytes > budget_bytes_) {
     return Error{Code::kOutOfMemory, doing + ", more than the node's whole budget of " +
                                          Bytes(budget_bytes_) +
                                          " (memory.host of the node config)"};
@@ -63,7 +69,8 @@ Status NodeState::MayEverFit(const State& state) const {
                    ", the limit of one user (limits.per_user.memory); evict one of them"};
 }
 
-// In order: a small load does not overtake a large one, which would never get its room.
+// In order: a small load does not overtake a large one, which would never get its room. One that
+// waits for the earlier epoch to go, and not for memory, holds up nobody.
 void NodeState::ServeQueue(std::int64_t now_ns) {
   const std::set<StateId> waiting = queue_;
   bool has_room = true;
@@ -71,7 +78,7 @@ void NodeState::ServeQueue(std::int64_t now_ns) {
     State* const state = FindById(id);
     if (state->bundle) {
       if (RunningLoads() < limits_.load_count_max) Launch(*state, now_ns);
-    } else if (has_room) {
+    } else if (has_room && !WaitsForEarlier(*state)) {
       has_room = TryPlace(*state, now_ns);
     }
   }
@@ -79,7 +86,6 @@ void NodeState::ServeQueue(std::int64_t now_ns) {
 
 // Takes the memory of a planned load from the budget, or sees to it that there will be some.
 bool NodeState::TryPlace(State& state, std::int64_t now_ns) {
-  if (state.follows && FindById(*state.follows) != nullptr) return false;
   const std::uint64_t used = used_bytes();
   const std::uint64_t free = budget_bytes_ - std::min(used, budget_bytes_);
   if (state.wanted_bytes > free) {
@@ -154,7 +160,12 @@ void NodeState::FailWhatNeverFits(std::int64_t now_ns) {
     State* const state = FindById(id);
     if (state == nullptr) continue;
     const Status may = MayEverFit(*state);
-    if (!may.ok() && !state->builder) FailLoad(*state, may.error(), now_ns);
+    if (may.ok()) continue;
+    if (!state->builder) {
+      FailLoad(*state, may.error(), now_ns);
+    } else {
+      RefuseArena(*state, may.error());
+    }
   }
 }
 
@@ -225,7 +236,13 @@ std::string NodeState::HoldersText(const State& wanted, std::int64_t now_ns) con
 }
 
 Error NodeState::NoRoomFor(const State& state, std::int64_t now_ns, bool has_waited) const {
-  const std::string doing = "load '" + state.name + "': ";
+  const std::string doing = Doing(state);
+  if (WaitsForEarlier(state)) {
+    const State& earlier = *FindById(*state.follows);
+    return Error{Code::kUnavailable,
+                 doing + Format("epoch %llu, which it is to replace in its place, has not gone: %s",
+                                Ull(earlier.epoch), WhyItStays(earlier, state, now_ns).c_str())};
+  }
   if (state.bundle) {
     return Error{Code::kUnavailable, doing + Format("its turn did not come, %u loads are running "
                                                     "(limits.loads); wait longer",

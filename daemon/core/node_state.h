@@ -172,7 +172,10 @@ class NodeState {
 
   // node_installed.cc: states that the daemon has built by itself.
   const Installed* FindInstalled(const Peer& peer, std::string_view name) const;
+  // Names of installed templates are the node's owner's. doing: "load 'm': ".
+  Status MayMake(const Peer& peer, const std::string& name, const std::string& doing) const;
   State& Expect(const Installed& installed, std::int64_t now_ns);
+  static bool MayBeTriedAgain(const State& state, std::int64_t now_ns);
   void StartRequesters(std::int64_t now_ns);
   // The state that an attach to `name` finds: begun by it when an installed template says so.
   Result<State*> FindOrExpect(const Peer& peer, const std::string& name, std::int64_t now_ns);
@@ -189,6 +192,7 @@ class NodeState {
   State* FindBuild(ConnectionId connection);
   // The builder goes on without the arena that it waited for.
   void GiveUpArena(State& state);
+  void RefuseArena(State& state, const Error& error);
   bool HasDerived(StateId id) const;
 
   // node_room.cc: the budget, the queue, and who makes room.
@@ -197,6 +201,8 @@ class NodeState {
   Status MayEverFit(const State& state) const;
   // Memory that will be free without anybody's doing.
   std::uint64_t ComingBytes() const;
+  // Whether it is the earlier epoch of its name that it waits for, not memory.
+  bool WaitsForEarlier(const State& state) const;
   // Whether a queued load that nobody waits for may be left to get its room.
   bool RoomIsComing(const State& state) const;
   bool IsFreeToGo(const State& state) const;

@@ -60,6 +60,12 @@ void NodeState::AnswerWaiters(StateId id, std::int64_t now_ns) {
     } else if (waiter.wish == Wish::kLoad) {
       Reply(waiter.connection, waiter.request_id,
             wire::LoadReply{Info(*state, now_ns), waiter.joined});
+    } else if (const Peer& peer = PeerOf(waiter.connection); !MayUse(peer, *state)) {
+      // It was made with another access than was known when this wait began.
+      Refuse(waiter.connection, waiter.request_id,
+             Error{Code::kPermissionDenied,
+                   Format("attach '%s' as user %u: ", state->name.c_str(), peer.uid) +
+                       RuleText(state->ownership())});
     } else {
       GrantAttach(waiter.connection, waiter.request_id, *state, waiter.attach, now_ns);
     }

@@ -351,7 +351,9 @@ void Coordinator::Perform(StartRequester& action) {
     const auto gone = requesters_.find(id);
     loop_.Bury(std::shared_ptr<RequesterProcess>(std::move(gone->second)));
     requesters_.erase(gone);
-    const Error silent{Code::kInternal, "its requester ended without asking for the load"};
+    const Error silent{
+        Code::kCorrupt,
+        "no load of that name came of it: does the template name another state now?"};
     Do(core_.RequesterEnded(id, ended.ok() ? silent : ended.error(), MonotonicNs()));
   };
   Result<std::unique_ptr<RequesterProcess>> requester = RequesterProcess::Start(
@@ -409,6 +411,9 @@ Status Coordinator::Seal(const Publish& action) {
   Held& held = held_[action.state];
   STICKY_TRY(SealArenas(held));
   wire::Manifest manifest = std::move(*std::exchange(held.draft, std::nullopt));
+  for (device::HostArena& arena : held.arenas) {
+    if (manifest.whole_files) STICKY_TRY(arena.LetOthersReopen());
+  }
   manifest.state = action.name;
   manifest.device = "host";
   manifest.content_digest = action.content_digest;

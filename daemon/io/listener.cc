@@ -62,8 +62,8 @@ void Listener::Accept() {
 // peer sees EOF at once and can try again.
 void Listener::TurnOneAway() {
   reserve_.Reset();
-  const UniqueFd peer(::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-  reserve_ = OpenReserve();
+  UniqueFd(::accept4(fd_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)).Reset();
+  reserve_ = OpenReserve();  // after the peer is closed: it needs the same slot
 }
 
 }  // namespace sticky::daemon

@@ -13,6 +13,8 @@
 namespace sticky::daemon {
 namespace {
 
+constexpr int kSignalBase = 128;
+
 // The reverse of ExitCode, as far as a requester's failure tells one.
 Code CodeOf(int status) {
   switch (status) {
@@ -23,9 +25,10 @@ Code CodeOf(int status) {
     case kExitNotAllowed:
       return Code::kPermissionDenied;
     case kExitTryAgain:
+    case kExitNoDaemon:
       return Code::kUnavailable;
     default:
-      return Code::kInternal;
+      return status > kSignalBase ? Code::kUnavailable : Code::kInternal;
   }
 }
 
@@ -44,6 +47,10 @@ Status EndOf(int status, const UniqueFd& words) {
   if (status == kExitOk) return Ok{};
   const std::string text = ReadWords(words);
   if (!text.empty()) return Error{CodeOf(status), text};
+  if (status > kSignalBase) {
+    return Error{CodeOf(status),
+                 Format("its requester was killed (signal %d)", status - kSignalBase)};
+  }
   return Error{CodeOf(status), Format("its requester ended with status %d and no word", status)};
 }
 

@@ -7,6 +7,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "tests/testing/ctl_daemon.h"
 
@@ -67,6 +68,32 @@ TEST_F(StickyctlLives, InPlaceNeedsNoRoomForBoth) {
   ASSERT_EQ(in_place.code, 0) << in_place.err;
   EXPECT_EQ(Json::parse(in_place.out)["state"]["phase"], "ready");
   EXPECT_EQ(Ask({"ls"})["states"].size(), 1U);
+}
+
+// --- other users --------------------------------------------------------------------------------
+
+TEST_F(StickyctlLives, AnotherUserMayOpenALentFileForReadingAndAModelsMemoryNotAtAll) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  Start();
+  WriteText(folder_ / "words", "hello");
+  WriteText(folder_ / "f.yaml",
+            "name: f\nsource: {files: [{name: w, path: words}]}\naccess: {mode: node}\n");
+  ASSERT_EQ(Run({"load", folder_ / "f.yaml", "--wait"}).code, 0);
+  ASSERT_EQ(Run({"load", MakeTemplate("m", 1 << 20, "access: {mode: node}\n"), "--wait"}).code, 0);
+  OpenToAll();
+
+  const CtlResult reads = RunAsNobody({"run", "--as-file", "w=f/w", "--", "cat", "{w}"});
+  const CtlResult writes =
+      RunAsNobody({"run", "--as-file", "w=f/w", "--", "sh", "-c", "exec 9<>{w}"});
+  const char* const kOpen = "exec 9</proc/self/fd/${STICKYINVOC_LEASE##*:}";
+  const CtlResult opens = RunAsNobody({"run", "--state", "m", "--", "sh", "-c", kOpen});
+
+  EXPECT_EQ(reads.code, 0) << reads.err;
+  EXPECT_EQ(reads.out, "hello");
+  EXPECT_NE(writes.code, 0) << "it could be locked for writing then";
+  EXPECT_THAT(writes.err, HasSubstr("ermission denied"));
+  EXPECT_NE(opens.code, 0) << "it could be kept unseen then";
+  EXPECT_THAT(opens.err, HasSubstr("ermission denied"));
 }
 
 // --- budget -------------------------------------------------------------------------------------

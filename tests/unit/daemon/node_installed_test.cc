@@ -23,6 +23,13 @@ Installed Template(const std::string& name, BuildWhen build, AccessMode mode = A
   return installed;
 }
 
+// As the requester asks for it.
+wire::LoadRequest LoadOf(const std::string& name, AccessMode mode = AccessMode::kNode) {
+  wire::LoadRequest load = CoreRig::Load(name);
+  load.policy.access.mode = mode;
+  return load;
+}
+
 struct InstalledRig : CoreRig {
   explicit InstalledRig(std::vector<Installed> installed) {
     Keep(core.Install(std::move(installed), /*gid=*/kOurUid, now_ns));
@@ -43,7 +50,7 @@ TEST(InstalledTemplates, AnAttachBuildsTheStateAndGetsIt) {
   ASSERT_EQ(rig.Count<StartRequester>(), 1);
   EXPECT_EQ(rig.Last<StartRequester>()->path, "/etc/stickyinvoc/templates.d/m.yaml");
   EXPECT_EQ(rig.PhaseOf("m"), StatePhase::kQueued);
-  rig.Ask(1, 1, CoreRig::Load("m"));  // the requester
+  rig.Ask(1, 1, LoadOf("m"));
   EXPECT_EQ(rig.Last<StartLoader>()->state, rig.Last<StartRequester>()->state);
   rig.EndRequester(Error{Code::kInternal, "it has nothing left to do"});
   rig.Plan(100);
@@ -58,7 +65,7 @@ TEST(InstalledTemplates, OneRequesterServesAllWhoAttachMeanwhile) {
   for (std::uint32_t i = 0; i < 5; ++i) rig.Ask(2, i, CoreRig::AttachTo("m", 1000));
 
   EXPECT_EQ(rig.Count<StartRequester>(), 1);
-  rig.Ask(1, 1, CoreRig::Load("m"));
+  rig.Ask(1, 1, LoadOf("m"));
   rig.Plan(100);
   rig.Fill();
   for (std::uint32_t i = 0; i < 5; ++i) {
@@ -149,11 +156,51 @@ TEST(InstalledTemplates, AnotherUsersLoadOfThatNameDoesNotTakeItsPlace) {
   EXPECT_EQ(rig.Count<StartLoader>(), 0);
 }
 
+TEST(InstalledTemplates, TheirNamesAreTheNodesOwners) {
+  InstalledRig rig({Template("m", BuildWhen::kOnDemand), Template("n", BuildWhen::kManual)});
+
+  rig.Ask(2, 1, CoreRig::Load("m"));
+  rig.Ask(2, 2, CoreRig::Load("n"));
+  rig.Ask(2, 3, wire::BuildRequest{.state = "m"});
+
+  for (const std::uint32_t request : {1U, 2U, 3U}) {
+    const auto* const failure = rig.Answer<wire::Failure>(2, request);
+    ASSERT_NE(failure, nullptr) << request;
+    EXPECT_EQ(failure->code, Code::kPermissionDenied);
+    EXPECT_THAT(failure->message, HasSubstr("an installed template's"));
+  }
+  EXPECT_EQ(rig.core.state_count(), 0U);
+}
+
+TEST(InstalledTemplates, WhoWaitsGetsNothingThatIsNotForThemInTheEnd) {
+  InstalledRig rig({Template("m", BuildWhen::kOnDemand)});
+  rig.Ask(2, 1, CoreRig::AttachTo("m", 1000));
+
+  rig.Ask(1, 1, LoadOf("m", AccessMode::kOwner));  // the file says so by now
+  rig.Plan(100);
+  rig.Fill();
+
+  ASSERT_NE(rig.Answer<wire::Failure>(2, 1), nullptr);
+  EXPECT_EQ(rig.Answer<wire::Failure>(2, 1)->code, Code::kPermissionDenied);
+  EXPECT_EQ(rig.core.leases().count(), 0U);
+}
+
+TEST(InstalledTemplates, APassingHitchIsNotRememberedForLong) {
+  InstalledRig rig({Template("m", BuildWhen::kOnDemand)});
+  rig.Ask(2, 1, CoreRig::AttachTo("m", 1000));
+  rig.EndRequester(Error{Code::kUnavailable, "the node is being drained"});
+
+  rig.Ask(2, 2, CoreRig::AttachTo("m", 1000));
+  EXPECT_EQ(rig.Count<StartRequester>(), 1) << "not tried again at once";
+  rig.now_ns += 3000 * kMs;
+  rig.Ask(2, 3, CoreRig::AttachTo("m", 1000));
+
+  EXPECT_EQ(rig.Count<StartRequester>(), 2);
+}
+
 TEST(InstalledTemplates, AnEvictedStateIsBuiltAgainBesideWhatDrains) {
   InstalledRig rig({Template("m", BuildWhen::kOnDemand)});
-  wire::LoadRequest load = CoreRig::Load("m");
-  load.policy.access.mode = AccessMode::kNode;
-  rig.MakeReady(load, 100);
+  rig.MakeReady(LoadOf("m"), 100);
   rig.Ask(2, 1, CoreRig::AttachTo("m"));
   rig.Ask(1, 2, wire::EvictRequest{"m", 0});
   EXPECT_EQ(rig.PhaseOf("m"), StatePhase::kDraining);

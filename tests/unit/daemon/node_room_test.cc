@@ -165,6 +165,27 @@ TEST(NodeRoom, AWaitThatEndsInTheQueueSaysItsPlaceAndGivesItUp) {
   EXPECT_EQ(rig.PhaseOf("new"), StatePhase::kFailed);
 }
 
+TEST(NodeRoom, ALoadThatWaitsForItsPredecessorHoldsUpNobody) {
+  CoreRig rig;
+  rig.Connect(1);
+  rig.Connect(2);
+  rig.MakeReady("mine", 100);
+  rig.Ask(2, 1, CoreRig::AttachTo("mine"));
+  wire::LoadRequest in_place = CoreRig::Load("mine", 1000);
+  in_place.template_digest.bytes.fill(2);
+  in_place.placement = wire::Placement::kInPlace;
+  rig.Ask(1, 2, in_place);
+  rig.Plan(100);
+
+  rig.Ask(1, 3, CoreRig::Load("other"));
+  rig.Plan(100);
+
+  EXPECT_EQ(rig.PhaseOf("other"), StatePhase::kFilling);
+  rig.Tick(1001 * kMs);
+  EXPECT_THAT(rig.Answer<wire::Failure>(1, 2)->message,
+              HasSubstr("which it is to replace in its place, has not gone: leased by pid 102"));
+}
+
 TEST(NodeRoom, WhoeverWaitsIsToldWhenTheirPlaceChanges) {
   CoreRig rig;
   for (std::uint64_t connection = 1; connection <= 3; ++connection) rig.Connect(connection);
@@ -272,6 +293,28 @@ TEST(NodeBudget, AWaitingLoadThatWillNeverFitFailsAndAHigherBudgetGivesRoom) {
 
   rig.Ask(1, 5, wire::BudgetRequest{1100});
   EXPECT_EQ(rig.PhaseOf("small"), StatePhase::kFilling);
+}
+
+TEST(NodeBudget, ABuilderIsToldThatItsArenaNeverFitsAndItsBuildGoesOn) {
+  CoreRig rig;
+  rig.Connect(1);
+  rig.MakeReady("held", 600);
+  rig.Ask(1, 1, CoreRig::AttachTo("held"));
+  rig.Connect(2);
+  rig.Ask(2, 1, wire::BuildRequest{.state = "b"});
+  rig.Ask(2, 2, wire::BuildArenaRequest{200, 0});
+  rig.Keep(rig.core.BuildArenaMade(rig.Last<MakeBuildArena>()->state, rig.now_ns));
+  rig.Ask(2, 3, wire::BuildArenaRequest{900, 60'000});
+  EXPECT_EQ(rig.Answer<wire::Failure>(2, 3)->code, Code::kOutOfMemory) << "with what it has";
+  rig.Ask(2, 4, wire::BuildArenaRequest{700, 60'000});
+  EXPECT_EQ(rig.AnswerCount(2, 4), 0);
+
+  rig.Ask(1, 5, wire::BudgetRequest{850});
+
+  EXPECT_THAT(rig.Answer<wire::Failure>(2, 4)->message,
+              AllOf(HasSubstr("build 'b': needs 700 bytes"), HasSubstr("whole budget")));
+  rig.Ask(2, 5, wire::BuildArenaRequest{50, 0});
+  EXPECT_EQ(rig.Count<MakeBuildArena>(), 2) << "it may ask for less";
 }
 
 TEST(NodeBudget, ItIsForTheNodesOwner) {

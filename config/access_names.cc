@@ -99,4 +99,15 @@ Result<std::optional<std::vector<std::uint32_t>>> ReadGroups(const YamlMapping& 
   return ReadIds(mapping, key, {"group", FindGroup});
 }
 
+Result<AccessMode> ReadMode(const YamlMapping& mapping, std::string_view key,
+                            AccessMode otherwise) {
+  STICKY_ASSIGN(const auto text, mapping.Text(key));
+  if (!text) return otherwise;
+  for (int i = 0; i < kAccessModeCount; ++i) {
+    const auto mode = static_cast<AccessMode>(i);
+    if (*text == Name(mode)) return mode;
+  }
+  return mapping.Find(key)->Wants("owner, group or node");
+}
+
 }  // namespace sticky::config

@@ -1,4 +1,4 @@
-// Reads lists of users and groups, by name or number. Internal to config/.
+// Reads whom something is for: lists of users and groups, and the modes. Internal to config/.
 //
 // Thread: any thread.
 
@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/policy.h"
 #include "base/result.h"
 #include "config/yaml_reader.h"
 
@@ -24,6 +25,10 @@ Result<std::optional<std::vector<std::uint32_t>>> ReadUsers(const YamlMapping& m
                                                             std::string_view key);
 Result<std::optional<std::vector<std::uint32_t>>> ReadGroups(const YamlMapping& mapping,
                                                              std::string_view key);
+
+// "owner", "group" or "node" under `key`; `otherwise` when the key is absent. Errors:
+// kInvalidArgument.
+Result<AccessMode> ReadMode(const YamlMapping& mapping, std::string_view key, AccessMode otherwise);
 
 }  // namespace sticky::config
 

@@ -83,9 +83,13 @@ Status ReadTemplates(const YamlMapping& top, NodeConfig& config) {
 
 Status ReadAccess(const YamlMapping& top, NodeConfig& config) {
   STICKY_ASSIGN(const YamlMapping access, top.Mapping("access"));
-  STICKY_TRY(access.OnlyKeys({"users", "groups"}));
+  STICKY_TRY(access.OnlyKeys({"users", "groups", "socket"}));
   STICKY_ASSIGN(auto users, ReadUsers(access, "users"));
   STICKY_ASSIGN(auto groups, ReadGroups(access, "groups"));
+  // A mode cannot tell users from each other: the daemon does, once they can reach it.
+  const bool is_named = users || groups;
+  STICKY_ASSIGN(config.socket,
+                ReadMode(access, "socket", is_named ? AccessMode::kNode : AccessMode::kOwner));
   if (!users && !groups) return Ok{};
   config.access.emplace();
   if (users) config.access->users = std::move(*users);

@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/policy.h"
 #include "base/result.h"
 
 namespace sticky::config {
@@ -49,6 +50,7 @@ struct NodeConfig {
   std::uint32_t shutdown_ms = 5000;                // deadlines.shutdown_ms
   std::string template_folder = "/etc/stickyinvoc/templates.d";  // templates.folder, absolute
   std::optional<ConnectAccess> access;       // absent: whomever the socket lets in
+  AccessMode socket = AccessMode::kOwner;    // access.socket: whom its file's mode lets in
   std::uint32_t journal_event_count = 4096;  // journal.events: how many are kept
   bool operator==(const NodeConfig&) const = default;
 };

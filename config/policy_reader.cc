@@ -24,21 +24,11 @@ Status ReadLifetime(const YamlMapping& top, Policy& policy) {
   return Ok{};
 }
 
-Result<AccessMode> ReadMode(const YamlMapping& access) {
-  STICKY_ASSIGN(const auto text, access.Text("mode"));
-  if (!text) return AccessMode::kOwner;
-  for (int i = 0; i < kAccessModeCount; ++i) {
-    const auto mode = static_cast<AccessMode>(i);
-    if (*text == Name(mode)) return mode;
-  }
-  return access.Find("mode")->Wants("owner, group or node");
-}
-
 Result<Access> ReadAccess(const YamlMapping& top) {
   STICKY_ASSIGN(const YamlMapping mapping, top.Mapping("access"));
   STICKY_TRY(mapping.OnlyKeys({"mode", "users", "groups"}));
   Access access;
-  STICKY_ASSIGN(access.mode, ReadMode(mapping));
+  STICKY_ASSIGN(access.mode, ReadMode(mapping, "mode", AccessMode::kOwner));
   STICKY_ASSIGN(auto users, ReadUsers(mapping, "users"));
   STICKY_ASSIGN(auto groups, ReadGroups(mapping, "groups"));
   if (users) access.users = std::move(*users);

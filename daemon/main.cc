@@ -216,6 +216,21 @@ Result<config::NodeConfig> ReadConfig(const Options& options) {
   return Error{Code::kCorrupt, config.error().message};
 }
 
+// Of the socket's file.
+mode_t ModeOf(AccessMode access) {
+  constexpr mode_t kOwner = S_IRUSR | S_IWUSR;
+  constexpr mode_t kGroup = kOwner | S_IRGRP | S_IWGRP;
+  switch (access) {
+    case AccessMode::kGroup:
+      return kGroup;
+    case AccessMode::kNode:
+      return kGroup | S_IROTH | S_IWOTH;
+    case AccessMode::kOwner:
+      break;
+  }
+  return kOwner;
+}
+
 Status Serve(const Options& options) {
   STICKY_ASSIGN(const config::NodeConfig config, ReadConfig(options));
   std::string path;
@@ -231,7 +246,7 @@ Status Serve(const Options& options) {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGHUP, SIG_IGN);  // a terminal that closes does not take the node's states along
   RaiseDescriptorLimit();
-  Result<std::unique_ptr<SocketHome>> home = SocketHome::Open(path);
+  Result<std::unique_ptr<SocketHome>> home = SocketHome::Open(path, ModeOf(config.socket));
   if (!home.ok()) {
     Error error = home.error();
     if (!options.socket)

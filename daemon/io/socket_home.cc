@@ -94,9 +94,10 @@ Status CheckFolder(const std::string& folder) {
 
 }  // namespace
 
-Result<std::unique_ptr<SocketHome>> SocketHome::Open(const std::string& path) {
+Result<std::unique_ptr<SocketHome>> SocketHome::Open(const std::string& path, mode_t mode) {
   std::unique_ptr<SocketHome> home(new SocketHome);
   home->path_ = path;
+  home->mode_ = mode;
   if (ListenFdCount() > 0) {
     int kind = 0;
     socklen_t length = sizeof kind;
@@ -163,7 +164,7 @@ Status SocketHome::Bind() {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path_.c_str(), path_.size());
-  const mode_t old_mask = ::umask(0177);  // the socket is 0600 from its first moment
+  const mode_t old_mask = ::umask(0777 & ~mode_);  // it has its mode from its first moment
   const int bound = ::bind(made.get(), reinterpret_cast<const sockaddr*>(&address),
                            static_cast<socklen_t>(sizeof address));
   const int bind_errno = errno;

@@ -28,7 +28,8 @@ class SocketHome {
   //   kPermissionDenied for a folder that is a link, or that someone else owns or may write to, and
   //   for a path where something other than a socket is; kInvalidArgument for a path that is too
   //   long; others as the kernel says.
-  static Result<std::unique_ptr<SocketHome>> Open(const std::string& path);
+  // mode: of the socket's file, 0600 to 0666; a socket of the service manager keeps its own.
+  static Result<std::unique_ptr<SocketHome>> Open(const std::string& path, mode_t mode);
   ~SocketHome();  // removes the socket file when it is still ours
 
   int fd() const { return listener_.get(); }
@@ -46,6 +47,7 @@ class SocketHome {
   Status Bind();
 
   std::string path_;
+  mode_t mode_ = 0600;
   UniqueFd lock_;
   UniqueFd listener_;
   bool inherited_ = false;

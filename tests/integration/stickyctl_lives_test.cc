@@ -96,6 +96,28 @@ TEST_F(StickyctlLives, AnotherUserMayOpenALentFileForReadingAndAModelsMemoryNotA
   EXPECT_THAT(opens.err, HasSubstr("ermission denied"));
 }
 
+TEST_F(StickyctlLives, TheNodeConfigLetsOtherUsersReachTheSocket) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  DaemonOptions options;
+  options.config = "access: {users: [65534]}\n";
+  Start(options);
+  ::chmod(daemon_->folder().path().c_str(), 0755);
+  ::chmod((daemon_->folder() / "run").c_str(), 0755);
+  ::chmod(folder_.path().c_str(), 0755);
+  std::filesystem::copy_file(ProgramPrefix() + "/bin/stickyctl", folder_ / "stickyctl");
+  const auto become_other = [] {
+    if (::setgid(65533) != 0 || ::setuid(65533) != 0) ::_exit(1);
+  };
+
+  EXPECT_EQ(RunAsNobody({"status"}).code, 0);
+  const CtlResult other = CtlRun(Words({"status"}), become_other, folder_ / "stickyctl").Wait();
+  EXPECT_EQ(other.code, 77);
+  EXPECT_THAT(other.err, HasSubstr("not among those that the node config lets in"));
+  ASSERT_EQ(::unlink(daemon_->socket_path().c_str()), 0);
+  EXPECT_TRUE(WaitUntil([&] { return RunAsNobody({"status"}).code == 0; }))
+      << "also when the socket has come back";
+}
+
 // --- budget -------------------------------------------------------------------------------------
 
 TEST_F(StickyctlLives, ABudgetBelowWhatIsHeldTakesNothingFromWhoUsesIt) {

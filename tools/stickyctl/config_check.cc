@@ -38,6 +38,7 @@ Json ConfigJson(const NodeConfig& config) {
               {"shutdown_ms", config.shutdown_ms},
               {"template_folder", config.template_folder},
               {"access", std::move(access)},
+              {"access_socket", Name(config.socket)},
               {"journal_event_count", config.journal_event_count}};
 }
 
@@ -71,6 +72,7 @@ std::string ConfigText(const NodeConfig& config) {
                  {"templates.folder", Printable(config.template_folder)},
                  {"access.users", config.access ? Ids(config.access->users) : everyone},
                  {"access.groups", config.access ? Ids(config.access->groups) : everyone},
+                 {"access.socket", Name(config.socket)},
                  {"journal.events", number(config.journal_event_count)}});
 }
 

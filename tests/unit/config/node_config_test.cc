@@ -58,6 +58,7 @@ TEST(NodeConfig, EveryKeyIsRead) {
   want.per_user.lease_count_max = 11;
   want.template_folder = "/srv/templates";
   want.access = ConnectAccess{{0, 1001}, {0}};
+  want.socket = AccessMode::kNode;
   want.journal_event_count = 100;
   EXPECT_TRUE(config.value() == want);
 }
@@ -75,6 +76,9 @@ TEST(NodeConfig, EmptyTextSectionsAndAutoMeanTheDefaults) {
 
 TEST(NodeConfig, AnEmptyListLetsNobodyInAndAnAbsentOneEverybody) {
   EXPECT_EQ(Parse("access: {}\n").value().access, std::nullopt);
+  EXPECT_EQ(Parse("access: {}\n").value().socket, AccessMode::kOwner);
+  EXPECT_EQ(Parse("access: {socket: group}\n").value().socket, AccessMode::kGroup);
+  EXPECT_EQ(Parse("access: {socket: owner, users: [0]}\n").value().socket, AccessMode::kOwner);
   EXPECT_EQ(Parse("access: {users: []}\n").value().access, ConnectAccess());
 }
 
@@ -151,6 +155,7 @@ constexpr Mistake kMistakes[] = {
      "n.yaml:3:7: ", "this node has no group 'no-such-group'"},
     {"UserWithoutAList", "access: {users: root}\n",
      "n.yaml:1:17: ", "'access.users' wants a list, found 'root'"},
+    {"UnknownSocketMode", "access: {socket: all}\n", "n.yaml:1:18: ", "owner, group or node"},
     {"FewEvents", "journal: {events: 63}\n", "n.yaml:1:19: ", "from 64 to 1000000"},
     {"List", "limits: [1]\n", "n.yaml:1:9: ", "'limits' wants a mapping, found a list"},
 };

@@ -30,8 +30,10 @@ Finding NoDaemon(const NodeFacts& facts) {
   if (failure.code == Code::kInvalidArgument) {
     finding.remedy = "name a shorter path with --socket or $STICKYINVOC_SOCKET";
   } else if (failure.code == Code::kPermissionDenied) {
-    finding.remedy = "a daemon serves the user that it runs as; at a path of your own, " +
-                     std::string(kStart) + Elsewhere(socket);
+    finding.remedy =
+        "it is for others (who runs it can let you in: access.socket, access.users "
+        "of its node config); at a path of your own, " +
+        std::string(kStart) + Elsewhere(socket);
   } else if (socket.file.kind == Kind::kNone) {
     finding.found = "no daemon listens at " + at + ": nothing is there";
     finding.remedy = kStart + Elsewhere(socket);

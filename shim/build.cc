@@ -141,6 +141,12 @@ Result<Build::Arena> Build::AddArena(std::uint64_t size_bytes, std::uint32_t wai
   // Making pages present takes its time, which is not the caller's wait for room.
   constexpr std::int64_t kPresentMs = 600'000;
   STICKY_TRY(CheckOpen());
+  if (size_bytes == 0 || size_bytes > wire::kArenaBytesMax) {
+    return Error{Code::kInvalidArgument,
+                 Format("ask for an arena of %llu bytes: want 1 to %llu",
+                        static_cast<unsigned long long>(size_bytes),
+                        static_cast<unsigned long long>(wire::kArenaBytesMax))};
+  }
   wait_ms = std::min(std::max(wait_ms, least_wait_ms_), wire::kWaitMsMax);
   STICKY_ASSIGN(const wire::Received answer,
                 Ask(wire::BuildArenaRequest{size_bytes, wait_ms}, {}, wait_ms + kPresentMs));

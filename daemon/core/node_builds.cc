@@ -73,6 +73,11 @@ void NodeState::Build(ConnectionId connection, std::uint32_t request_id,
                  wire::BuildReply{Info(*earlier, now_ns), earlier->base_digest});
   }
   Status may = MayAddState(peer, doing);
+  if (may.ok() && request.placement == Placement::kInPlace && request.base == request.state) {
+    may = Error{Code::kInvalidArgument, doing +
+                                            ": it cannot be replaced in its place by a state "
+                                            "that is derived from it; --replace can"};
+  }
   if (may.ok()) may = MayMake(peer, request.state, doing + ": ");
   if (may.ok() && earlier != nullptr) may = MayTakeName(request, *earlier);
   if (may.ok() && FindBuild(connection) != nullptr) {
@@ -178,13 +183,15 @@ NodeState::Actions NodeState::BuildArenaMade(StateId id, std::int64_t now_ns) {
   return Settle(now_ns);
 }
 
+bool NodeState::MayCommit(const State& build) {
+  return build.phase == StatePhase::kFilling && !build.is_helped && !build.build_arenas.empty();
+}
+
 NodeState::Actions NodeState::CommitAsked(ConnectionId connection, std::uint32_t request_id,
                                           const wire::BuildCommitRequest& request,
                                           std::uint32_t tensor_count, std::int64_t now_ns) {
   State* const state = FindBuild(connection);
-  const bool can = state != nullptr && state->phase == StatePhase::kFilling && !state->is_helped &&
-                   !state->build_arenas.empty();
-  if (!can) {
+  if (state == nullptr || !MayCommit(*state)) {
     Refuse(connection, request_id,
            Error{Code::kInvalidArgument,
                  "commit a build: none with an arena is under way on this connection, or it waits "

@@ -66,11 +66,11 @@ void NodeState::Attach(ConnectionId connection, std::uint32_t request_id,
 Status NodeState::MayLease(const Peer& peer, const State& state) const {
   const std::string doing = "attach '" + state.name + "': ";
   if (draining_ || state.closed) {
-    const char* const what = draining_ ? "the node is" : "it is";
+    const std::string what = draining_ ? "the node is" : "it is";
+    const std::string drained = draining_ ? "" : state.name + " ";
     return Error{Code::kUnavailable,
-                 doing + what +
-                     " being drained and takes no new leases; run on another node, or "
-                     "try again later (`stickyctl drain --resume` ends it)"};
+                 doing + what + " being drained and takes no new leases; run on another node, or " +
+                     "try again later (`stickyctl drain " + drained + "--resume` ends it)"};
   }
   const std::uint32_t count = leases_.CountOn(state.id);
   if (state.policy.lease_count_max != 0 && count >= state.policy.lease_count_max) {

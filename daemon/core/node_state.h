@@ -87,10 +87,10 @@ class NodeState {
   Actions BuildArenaMade(StateId state, std::int64_t now_ns);
   // The arenas cannot be sealed now, for a reason that the builder can mend: the build goes on.
   Actions BuildNotSealed(StateId state, const Error& error, std::int64_t now_ns);
-  // The state that is built on this connection, for the outside; none when there is no build.
+  // The state that is built on this connection and may be committed now, for the outside.
   std::optional<BuildInfo> BuildOf(ConnectionId connection) {
     const State* const state = FindBuild(connection);
-    if (state == nullptr) return std::nullopt;
+    if (state == nullptr || !MayCommit(*state)) return std::nullopt;
     return BuildInfo{state->id, state->name};
   }
   // Whatever went wrong with a load, at any step; the message need not name the load. Harmless once
@@ -190,6 +190,7 @@ class NodeState {
   Status MayTakeName(const wire::BuildRequest& request, const State& earlier) const;
   Status MayHaveArena(const State& state, std::uint64_t size_bytes) const;
   State* FindBuild(ConnectionId connection);
+  static bool MayCommit(const State& build);
   // The builder goes on without the arena that it waited for.
   void GiveUpArena(State& state);
   void RefuseArena(State& state, const Error& error);

@@ -311,7 +311,9 @@ TEST_F(BuildTest, AnArenaOverTheBudgetIsRefusedAndASmallerOneIsGiven) {
 
   EXPECT_EQ(sti_build_arena(build, 17u << 20, 0, &index, &memory, &error_), -STI_OUT_OF_MEMORY);
   EXPECT_THAT(error_.message, HasSubstr("whole budget"));
-  EXPECT_EQ(sti_build_arena(build, 0, 0, &index, &memory, &error_), -STI_INVALID_ARGUMENT);
+  for (const std::uint64_t no_size : {0ULL, (1ULL << 48) + 1, 1ULL << 63}) {
+    EXPECT_EQ(sti_build_arena(build, no_size, 0, &index, &memory, &error_), -STI_INVALID_ARGUMENT);
+  }
 
   EXPECT_NE(Arena(build), nullptr);
   sti_build_end(build);

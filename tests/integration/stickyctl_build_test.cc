@@ -217,6 +217,9 @@ TEST_F(StickyctlBuild, ADerivedStateTellsAndKeepsItsBase) {
   EXPECT_THAT(Run({"show", "d"}).out,
               HasSubstr("roots (" + base["content_digest"].get<std::string>() + ")"));
   EXPECT_EQ(Ask({"evict", "roots"})["state"]["phase"], "draining");
+  EXPECT_THAT(Run({"evict", "roots"}).out, HasSubstr("a state that is derived from it keeps it"));
+  EXPECT_THAT(Run({"evict", "roots", "--wait=0.1"}).err,
+              HasSubstr("goes when the states that are derived from it have gone"));
   EXPECT_EQ(Run({"evict", "d", "--wait"}).code, 0);
   EXPECT_TRUE(NothingIsLeft());
 }

@@ -59,6 +59,9 @@ std::string EvictText(const wire::EvictReply& reply, const UserNames& users) {
   if (reply.freed) {
     return name + " is gone: " + ByteCount(reply.state.arena_bytes) + " are free again\n";
   }
+  if (reply.leases.empty() && reply.state.phase == wire::StatePhase::kDraining) {
+    return name + " drains: a state that is derived from it keeps it, and it goes with that one\n";
+  }
   if (reply.leases.empty()) {
     return name + " is closing: nobody leases it any more, but a process still maps it\n";
   }
@@ -71,7 +74,10 @@ std::string EvictText(const wire::EvictReply& reply, const UserNames& users) {
 
 Error StillThere(const wire::EvictReply& reply, std::uint32_t wait_ms, const UserNames& users) {
   const std::string holders = HoldersText(reply.leases, users);
-  const std::string why = holders.empty() ? "goes when its last user ends" : "is " + holders;
+  const bool is_base = reply.leases.empty() && reply.state.phase == wire::StatePhase::kDraining;
+  const std::string why = is_base ? "goes when the states that are derived from it have gone"
+                          : holders.empty() ? "goes when its last user ends"
+                                            : "is " + holders;
   return Error{Code::kUnavailable,
                Format("evict '%s': it is still there after %.3g s of waiting, and %s; wait longer, "
                       "or end those that `stickyctl leases` shows",

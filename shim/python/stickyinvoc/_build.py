@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import operator
 import gc
 import hashlib
 import os
@@ -12,6 +13,7 @@ from ._errors import InvalidArgument
 from ._state import _NUMPY_TYPES, _bfloat16, _Memory
 
 _ALIGNMENT = 256  # of every array and asset, in bytes
+_ARENA_BYTES_MAX = 1 << 48
 _ACCESS = {"owner": 0, "group": 1, "node": 2}
 _PLACEMENT = {"join": 0, "replace": 1, "in_place": 2}
 _BFLOAT16_NAMES = ("bfloat16", "bf16")
@@ -196,12 +198,19 @@ class Build:
         end = 0
         for name, (shape, dtype) in described.items():
             code, numpy_dtype = _dtype(name, dtype)
-            shape = tuple(int(n) for n in (shape if hasattr(shape, "__iter__") else (shape,)))
+            try:
+                shape = tuple(
+                    operator.index(n) for n in (shape if hasattr(shape, "__iter__") else (shape,))
+                )
+            except TypeError as error:
+                raise InvalidArgument(f"add '{name}': shape {shape}: {error}") from None
             if len(shape) > _library.RANK_MAX or any(n < 0 for n in shape):
                 raise InvalidArgument(f"add '{name}': shape {shape} is not allowed")
             plan[name] = (code, numpy_dtype, shape, end)
             size = functools.reduce(lambda a, b: a * b, shape, numpy_dtype.itemsize)
             end += (size + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
+        if end > _ARENA_BYTES_MAX:
+            raise InvalidArgument(f"add {', '.join(plan)}: {end} bytes, at most {_ARENA_BYTES_MAX}")
         if not plan:
             return {}
         self._check_free(plan)

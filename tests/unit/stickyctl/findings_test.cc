@@ -111,7 +111,7 @@ TEST(Diagnose, AFileThatIsNoSocketIsNamed) {
 TEST(Diagnose, TheExitCodeSaysWhyNoDaemonAnswers) {
   const NodeFacts foreign = WithoutDaemon(Code::kPermissionDenied, kExitNotAllowed);
   EXPECT_EQ(ExitCodeFor(foreign), kExitNotAllowed);
-  EXPECT_THAT(Complaints(foreign, "daemon"), HasSubstr("-> a daemon serves the user"));
+  EXPECT_THAT(Complaints(foreign, "daemon"), HasSubstr("-> it is for others"));
   const NodeFacts long_path = WithoutDaemon(Code::kInvalidArgument, kExitUsage);
   EXPECT_EQ(ExitCodeFor(long_path), kExitUsage);
   EXPECT_THAT(Complaints(long_path, "daemon"), HasSubstr("-> name a shorter path"));

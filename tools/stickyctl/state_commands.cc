@@ -18,7 +18,6 @@ namespace sticky::stickyctl {
 namespace {
 
 using client::DaemonClient;
-using client::Failed;
 using client::Outcome;
 using client::PreparedLoad;
 

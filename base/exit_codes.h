@@ -20,6 +20,7 @@ inline constexpr int kExitInternal = 70;    // EX_SOFTWARE: a bug of ours
 inline constexpr int kExitOutput = 74;      // EX_IOERR: standard output could not be written
 inline constexpr int kExitTryAgain = 75;    // EX_TEMPFAIL: loading, draining, full, a limit
 inline constexpr int kExitNotAllowed = 77;  // EX_NOPERM: the message names the rule
+inline constexpr int kExitStartAgain = 86;  // stickyd to its keeper: the next one takes over
 inline constexpr int kExitCannotRun = 126;  // as in a shell: found, but not executable
 inline constexpr int kExitNoCommand = 127;  // as in a shell: not found
 

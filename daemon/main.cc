@@ -231,7 +231,8 @@ mode_t ModeOf(AccessMode access) {
   return kOwner;
 }
 
-Status Serve(const Options& options) {
+// Returns the exit code.
+Result<int> Serve(const Options& options) {
   STICKY_ASSIGN(const config::NodeConfig config, ReadConfig(options));
   std::string path;
   if (options.socket) {
@@ -246,7 +247,9 @@ Status Serve(const Options& options) {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGHUP, SIG_IGN);  // a terminal that closes does not take the node's states along
   RaiseDescriptorLimit();
-  Result<std::unique_ptr<SocketHome>> home = SocketHome::Open(path, ModeOf(config.socket));
+  Inherited inherited = TakeInherited();
+  Result<std::unique_ptr<SocketHome>> home =
+      SocketHome::Open(path, ModeOf(config.socket), inherited);
   if (!home.ok()) {
     Error error = home.error();
     if (!options.socket)
@@ -255,15 +258,18 @@ Status Serve(const Options& options) {
   }
   Logger logger(options.log_level);
   Loop loop;
+  bool keeps_states = false;
   {
-    Coordinator coordinator(loop, *home.value(), logger, coordinator_options);
-    STICKY_TRY(coordinator.Start());
+    Keeper keeper(loop);
+    Coordinator coordinator(loop, *home.value(), keeper, logger, coordinator_options);
+    STICKY_TRY(coordinator.Start(std::move(inherited.kept)));
     const SignalWatcher on_term(loop, SIGTERM, [&] { coordinator.ShutDown(); });
     const SignalWatcher on_int(loop, SIGINT, [&] { coordinator.ShutDown(); });
     loop.Run();
+    keeps_states = coordinator.keeps_states();
   }
-  logger.Line(Log::Level::kInfo, "stopped");
-  return Ok{};
+  logger.Line(Log::Level::kInfo, keeps_states ? "stopped; its states are kept" : "stopped");
+  return keeps_states ? kExitStartAgain : kExitOk;
 }
 
 int Main(int argc, char** argv) {
@@ -277,8 +283,8 @@ int Main(int argc, char** argv) {
     std::printf("stickyd %s\n", STICKY_VERSION);
     return kExitOk;
   }
-  const Status served = Serve(options.value());
-  return served.ok() ? kExitOk : Fail(served.error());
+  const Result<int> served = Serve(options.value());
+  return served.ok() ? served.value() : Fail(served.error());
 }
 
 }  // namespace

@@ -57,6 +57,8 @@ const char* Name(EventKind kind) {
       return "resume";
     case EventKind::kBudget:
       return "budget";
+    case EventKind::kAdopt:
+      return "adopt";
     case EventKind::kShutdown:
       return "shutdown";
   }

@@ -71,6 +71,7 @@ enum class EventKind : std::int8_t {
   kResume,
   kShutdown,
   kBudget,
+  kAdopt,  // taken over from an earlier daemon
 };
 
 const char* Name(StatePhase phase);  // "planning", "filling", "ready", ...; static text
@@ -112,6 +113,7 @@ struct StateInfo {
   bool closed = false;
   std::string base = {};
   std::string builder = {};
+  bool kept = false;  // a keeper has it too
   bool operator==(const StateInfo&) const = default;
 };
 
@@ -245,6 +247,10 @@ struct StatusReply {
   std::uint64_t attach_total = 0;
   std::uint64_t evict_total = 0;
   std::uint64_t refusal_total = 0;
+  std::string keeper = {};  // empty: nobody keeps states for the next daemon
+  bool keeper_lost = false;
+  std::uint32_t foreign_count = 0;
+  std::uint64_t foreign_bytes = 0;
   bool operator==(const StatusReply&) const = default;
 };
 struct LeaseInfo {
@@ -304,6 +310,15 @@ struct EventsReply {
 struct BudgetRequest {
   std::uint64_t budget_bytes = 0;
   bool operator==(const BudgetRequest&) const = default;
+};
+struct ShutdownRequest {
+  bool keep_states = false;
+  bool operator==(const ShutdownRequest&) const = default;
+};
+struct ShutdownReply {
+  std::uint32_t state_count = 0;  // that are kept, or dropped
+  std::uint32_t lease_count = 0;  // that their holders keep
+  bool operator==(const ShutdownReply&) const = default;
 };
 struct TemplatesRequest {
   bool operator==(const TemplatesRequest&) const = default;
@@ -371,7 +386,7 @@ using Body =
                  PlanReply, FillRequest, FillProgress, FillReply, DrainRequest, EventsRequest,
                  DrainReply, EventsReply, BuildRequest, BuildArenaRequest, BuildCommitRequest,
                  BuildReply, BuildArenaReply, PrefaultRequest, PrefaultReply, DigestRequest,
-                 TemplatesRequest, TemplatesReply, BudgetRequest>;
+                 TemplatesRequest, TemplatesReply, BudgetRequest, ShutdownRequest, ShutdownReply>;
 
 struct Message {
   std::uint32_t request_id = 0;

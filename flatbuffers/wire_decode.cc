@@ -209,6 +209,10 @@ Result<StatusReply> Unpack(const fb::StatusReply& table) {
   out.attach_total = table.attach_total();
   out.evict_total = table.evict_total();
   out.refusal_total = table.refusal_total();
+  STICKY_TRY(ReadText(table.keeper(), "keeper", out.keeper));
+  out.keeper_lost = table.keeper_lost();
+  out.foreign_count = table.foreign_count();
+  out.foreign_bytes = table.foreign_bytes();
   return out;
 }
 
@@ -235,6 +239,14 @@ Result<DrainReply> Unpack(const fb::DrainReply& table) {
 
 Result<BudgetRequest> Unpack(const fb::BudgetRequest& table) {
   return BudgetRequest{table.budget_bytes()};
+}
+
+Result<ShutdownRequest> Unpack(const fb::ShutdownRequest& table) {
+  return ShutdownRequest{table.keep_states()};
+}
+
+Result<ShutdownReply> Unpack(const fb::ShutdownReply& table) {
+  return ShutdownReply{table.state_count(), table.lease_count()};
 }
 
 Result<TemplatesRequest> Unpack(const fb::TemplatesRequest&) { return TemplatesRequest{}; }
@@ -317,7 +329,8 @@ constexpr Taker kTakers[] = {
     Take<fb::BuildRequest>,   Take<fb::BuildArenaRequest>, Take<fb::BuildCommitRequest>,
     Take<fb::BuildReply>,     Take<fb::BuildArenaReply>,   Take<fb::PrefaultRequest>,
     Take<fb::PrefaultReply>,  Take<fb::DigestRequest>,     Take<fb::TemplatesRequest>,
-    Take<fb::TemplatesReply>, Take<fb::BudgetRequest>,
+    Take<fb::TemplatesReply>, Take<fb::BudgetRequest>,     Take<fb::ShutdownRequest>,
+    Take<fb::ShutdownReply>,
 };
 static_assert(std::size(kTakers) == static_cast<std::size_t>(fb::Body::MAX),
               "a message of the schema is missing above");

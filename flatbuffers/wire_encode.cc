@@ -129,6 +129,7 @@ Offset<fb::StatusReply> Pack(Builder& builder, const StatusReply& reply) {
   const TextOffset socket_path = PackText(builder, reply.socket_path);
   const TextOffset cgroup = PackText(builder, reply.cgroup);
   const TextOffset device = PackText(builder, reply.device);
+  const TextOffset keeper = PackText(builder, reply.keeper);
 
   fb::StatusReplyBuilder table(builder);
   table.add_version(version);
@@ -152,6 +153,10 @@ Offset<fb::StatusReply> Pack(Builder& builder, const StatusReply& reply) {
   table.add_attach_total(reply.attach_total);
   table.add_evict_total(reply.evict_total);
   table.add_refusal_total(reply.refusal_total);
+  table.add_keeper(keeper);
+  table.add_keeper_lost(reply.keeper_lost);
+  table.add_foreign_count(reply.foreign_count);
+  table.add_foreign_bytes(reply.foreign_bytes);
   return table.Finish();
 }
 
@@ -176,6 +181,14 @@ Offset<fb::EventsReply> Pack(Builder& builder, const EventsReply& reply) {
 
 Offset<fb::BudgetRequest> Pack(Builder& builder, const BudgetRequest& request) {
   return fb::CreateBudgetRequest(builder, request.budget_bytes);
+}
+
+Offset<fb::ShutdownRequest> Pack(Builder& builder, const ShutdownRequest& request) {
+  return fb::CreateShutdownRequest(builder, request.keep_states);
+}
+
+Offset<fb::ShutdownReply> Pack(Builder& builder, const ShutdownReply& reply) {
+  return fb::CreateShutdownReply(builder, reply.state_count, reply.lease_count);
 }
 
 Offset<fb::TemplatesRequest> Pack(Builder& builder, const TemplatesRequest&) {

@@ -121,6 +121,7 @@ Offset<fb::StateInfo> Pack(Builder& builder, const StateInfo& info) {
   table.add_closed(info.closed);
   table.add_base(base);
   table.add_builder(built_by);
+  table.add_kept(info.kept);
   return table.Finish();
 }
 
@@ -182,6 +183,7 @@ Result<StateInfo> Unpack(const fb::StateInfo& table) {
   out.closed = table.closed();
   STICKY_TRY(ReadText(table.base(), "base", out.base));
   STICKY_TRY(ReadText(table.builder(), "builder", out.builder));
+  out.kept = table.kept();
   return out;
 }
 

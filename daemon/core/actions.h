@@ -14,6 +14,7 @@
 #include "base/ids.h"
 #include "base/policy.h"
 #include "flatbuffers/wire_codec.h"
+#include "flatbuffers/wire_record.h"
 
 namespace sticky::daemon {
 
@@ -54,7 +55,9 @@ struct Limits {
   std::int64_t room_ns =
       30'000'000'000;  // for evicted memory to come, when nobody waits for a load
   std::int64_t progress_ns = 100'000'000;  // least time between two LoadProgress to one waiter
-  std::int64_t borrower_ns = 50'000'000;   // time between two looks whether an arena is free
+  std::int64_t hold_again_ns =
+      30'000'000'000;  // for sticky tasks to hold their states again after the daemon was restarted
+  std::int64_t borrower_ns = 50'000'000;  // time between two looks whether an arena is free
 };
 
 // A template that the node's owner has installed. The outside knows its file.
@@ -65,6 +68,14 @@ struct Installed {
   Access access;           // as the state will have it, until the file is read again
   Digest template_digest;  // likewise
   std::string problem;     // not empty: it cannot be used, and has no name
+};
+
+// What an earlier daemon left besides its states.
+struct Adoption {
+  wire::NodeRecord node;
+  std::uint32_t foreign_count = 0;  // states that are left to a daemon of another version
+  std::uint64_t foreign_bytes = 0;
+  std::uint64_t epoch_max = 0;  // the highest that is taken
 };
 
 // Files that came with a load request; the outside owns their descriptors under this number.
@@ -108,16 +119,22 @@ struct AllocateArena {  // those of the plan; for the loader; reports ArenaAlloc
   bool huge_pages = false;
   bool prefault = true;
 };
-struct Publish {  // write the manifest, seal; reports Published or LoaderFailed
+// Write the manifest, seal, have it kept; reports Published or LoaderFailed.
+struct Publish {
   StateId state;
-  std::string name;
-  std::uint64_t epoch = 0;
   std::uint64_t daemon_nonce = 0;
-  Digest content_digest;
-  Digest template_digest;
-  std::string built_by;   // of a state that a builder made
-  std::string base_name;  // of a derived state
-  std::optional<Digest> base_digest = {};
+  wire::StateRecord record;
+};
+struct KeepRecord {  // of a state that is kept: it has changed
+  StateId state;
+  wire::StateRecord record;
+};
+struct KeepNode {
+  wire::NodeRecord record;
+};
+// End the daemon as ShutDown does, and leave its states to the next one, or drop them.
+struct Stop {
+  bool keep_states = false;
 };
 // For a builder; the outside makes its pages present and reports BuildArenaMade or LoaderFailed.
 struct MakeBuildArena {
@@ -145,7 +162,8 @@ struct Log {
 };
 
 using Action = std::variant<Send, DropBundle, StartRequester, StartLoader, AllocateArena, Publish,
-                            MakeBuildArena, CommitBuild, KillLoader, FreeArena, AskBorrowers, Log>;
+                            KeepRecord, KeepNode, MakeBuildArena, CommitBuild, KillLoader,
+                            FreeArena, AskBorrowers, Stop, Log>;
 
 }  // namespace sticky::daemon
 

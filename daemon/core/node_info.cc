@@ -123,6 +123,7 @@ wire::StateInfo NodeState::Info(const State& state, std::int64_t now_ns) const {
   info.closed = state.closed;
   info.base = state.base_name;
   info.builder = state.built_by;
+  info.kept = state.is_kept;
   return info;
 }
 
@@ -180,6 +181,9 @@ wire::StatusReply NodeState::StatusOf(std::int64_t now_ns) const {
   status.attach_total = attach_total_;
   status.evict_total = evict_total_;
   status.refusal_total = refusal_total_;
+  status.keeper_lost = keeper_lost_;
+  status.foreign_count = foreign_count_;
+  status.foreign_bytes = foreign_bytes_;
   return status;
 }
 

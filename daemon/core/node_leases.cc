@@ -185,6 +185,7 @@ void NodeState::DrainAsked(ConnectionId connection, std::uint32_t request_id,
                                        state != nullptr ? "its owner and " : "")});
   }
   (state != nullptr ? state->closed : draining_) = !request.resume;
+  state != nullptr ? RecordChanged(*state) : NodeRecordChanged();
   LogLine(Log::Level::kInfo,
           Format("user %u %s %s", peer.uid, request.resume ? "resumes" : "drains",
                  state != nullptr ? ("'" + state->name + "'").c_str() : "the node"));
@@ -200,6 +201,7 @@ void NodeState::DrainAsked(ConnectionId connection, std::uint32_t request_id,
 void NodeState::Drain(State& state, const std::string& why, const Peer* by, std::int64_t now_ns) {
   if (state.phase == StatePhase::kReady) {
     state.phase = StatePhase::kDraining;
+    RecordChanged(state);
     LogLine(Log::Level::kInfo,
             Format("state '%s' (epoch %llu) drains: %s; %u leases are left", state.name.c_str(),
                    Ull(state.epoch), why.c_str(), leases_.CountOn(state.id)));
@@ -213,7 +215,8 @@ void NodeState::Release(StateId id, std::int64_t now_ns) {
   State* const state = FindById(id);
   if (state == nullptr) return;
   const bool leased = leases_.CountOn(id) > 0;
-  const bool held = !state->holders_to_be.empty() || leases_.HoldCountOn(id) > 0;
+  const bool held = !state->holders_to_be.empty() || leases_.HoldCountOn(id) > 0 ||
+                    now_ns < state->awaited_until_ns;
   if (!leased) state->used_ns = now_ns;
   if (state->phase == StatePhase::kReady && state->kept_by_holds && !state->policy.pin && !held) {
     return Drain(*state, "its last hold has ended", nullptr, now_ns);

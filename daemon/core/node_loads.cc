@@ -87,6 +87,7 @@ void NodeState::JoinLoad(ConnectionId connection, std::uint32_t request_id, Stat
   if (MayManage(PeerOf(connection), state)) {
     state.policy.pin = state.policy.pin || request.policy.pin;
     state.kept_by_holds = state.kept_by_holds && request.hold;
+    RecordChanged(state);
   }
   if (request.hold) state.holders_to_be.insert(connection);
   if (!state.IsLoading() || request.wait_ms == 0) {
@@ -290,25 +291,24 @@ NodeState::Actions NodeState::Filled(StateId id, const Digest& content_digest,
   if (state == nullptr || state->phase != StatePhase::kFilling) return Settle(now_ns);
   state->content_digest = content_digest;
   state->bytes_done = state->arena_bytes;
-  state->moved_ns = now_ns;
+  state->moved_ns = state->ended_ns = now_ns;
   // Whether ordinary pages were joined is only known now that the kernel has been asked.
   if (state->huge_pages != "hugetlb") {
     const bool joined = huge_bytes > 0 && huge_bytes >= state->arena_bytes / 2;
     state->huge_pages = joined ? "thp" : "none";
   }
-  actions_.emplace_back(Publish{id, state->name, state->epoch, facts_.nonce, content_digest,
-                                state->template_digest, state->built_by, state->base_name,
-                                state->base_digest});
+  actions_.emplace_back(Publish{id, facts_.nonce, RecordOf(*state)});
   return Settle(now_ns);
 }
 
-NodeState::Actions NodeState::Published(StateId id, std::int64_t now_ns) {
+NodeState::Actions NodeState::Published(StateId id, bool is_kept, std::int64_t now_ns) {
   State* const state = FindById(id);
   if (state == nullptr || state->phase != StatePhase::kFilling) return Settle(now_ns);
   state->phase = StatePhase::kReady;
   state->builder.reset();
   state->is_helped = false;
   state->ended_ns = state->used_ns = now_ns;
+  state->is_kept = is_kept && !keeper_lost_;
   const std::string made = Format("%s in %.2f s, digest %s", ByteCount(state->arena_bytes).c_str(),
                                   static_cast<double>(now_ns - state->asked_ns) / 1e9,
                                   ToHex(*state->content_digest).c_str());

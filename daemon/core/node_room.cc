@@ -23,7 +23,7 @@ std::uint64_t NodeState::used_bytes() const {
   std::uint64_t sum = 0;
   for (const auto& [id, state] : states_) sum += state.arena_bytes;
   for (const auto& [id, bytes] : dying_bytes_) sum += bytes;
-  return sum;
+  return sum + foreign_bytes_;
 }
 
 std::uint64_t NodeState::ComingBytes() const {
@@ -146,6 +146,7 @@ void NodeState::SetBudget(ConnectionId connection, std::uint32_t request_id,
   const std::string change =
       "budget " + Bytes(budget_bytes_) + " -> " + Bytes(request.budget_bytes);
   budget_bytes_ = request.budget_bytes;
+  NodeRecordChanged();
   LogLine(Log::Level::kInfo, Format("user %u: %s", peer.uid, change.c_str()));
   Note(wire::EventKind::kBudget, nullptr, &peer, change, now_ns);
   FailWhatNeverFits(now_ns);
@@ -276,17 +277,23 @@ std::uint32_t NodeState::QueuePlace(StateId id) const {
 // States whose template says how long they stay. An idle one goes when nobody used it for so long;
 // one whose time is up takes no new leases, and goes when the last is let go.
 void NodeState::EndLifetimes(std::int64_t now_ns) {
+  std::vector<StateId> awaited_in_vain;
   for (auto& [id, state] : states_) {
     if (state.phase != StatePhase::kReady) continue;
     const bool in_use = leases_.CountOn(id) > 0 || !state.holders_to_be.empty() || HasDerived(id);
     const std::int64_t idle_ns = MsToNs(state.policy.idle_ms);
     const std::int64_t ttl_ns = MsToNs(state.policy.ttl_ms);
+    if (state.awaited_until_ns != 0 && now_ns >= state.awaited_until_ns) {
+      state.awaited_until_ns = 0;
+      awaited_in_vain.push_back(id);
+    }
     if (ttl_ns > 0 && now_ns - state.ended_ns >= ttl_ns) {
       Drain(state, "its time is up (lifetime.ttl)", nullptr, now_ns);
     } else if (idle_ns > 0 && !in_use && !state.policy.pin && now_ns - state.used_ns >= idle_ns) {
       Drain(state, "nobody used it (lifetime.idle)", nullptr, now_ns);
     }
   }
+  for (const StateId id : awaited_in_vain) Release(id, now_ns);
 }
 
 }  // namespace sticky::daemon

@@ -1,7 +1,7 @@
 // Connections, dispatch of requests, time and shutdown. Loads are in node_loads.cc, memory and the
 // queue for it in node_room.cc, builders in node_builds.cc, installed templates in
-// node_installed.cc, leases and evictions in node_leases.cc, waiting in node_waiters.cc, answers
-// that only tell in node_info.cc.
+// node_installed.cc, leases and evictions in node_leases.cc, waiting in node_waiters.cc, what
+// outlives the daemon in node_kept.cc, answers that only tell in node_info.cc.
 
 #include "daemon/core/node_state.h"
 
@@ -108,6 +108,8 @@ NodeState::Actions NodeState::Asked(ConnectionId connection, const wire::Message
     Reply(connection, id, StatusOf(now_ns));
   } else if (const auto* budget = std::get_if<wire::BudgetRequest>(&message.body)) {
     SetBudget(connection, id, *budget, now_ns);
+  } else if (const auto* shutdown = std::get_if<wire::ShutdownRequest>(&message.body)) {
+    ShutdownAsked(connection, id, *shutdown, now_ns);
   } else if (std::holds_alternative<wire::TemplatesRequest>(message.body)) {
     Reply(connection, id, TemplatesFor(PeerOf(connection)));
   } else if (std::holds_alternative<wire::LeasesRequest>(message.body)) {

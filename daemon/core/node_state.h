@@ -59,6 +59,13 @@ class NodeState {
   Actions Connected(ConnectionId connection, Peer peer, std::int64_t now_ns);
   Actions Disconnected(ConnectionId connection, std::int64_t now_ns);
 
+  // A state of an earlier daemon that the outside has taken over; called for each, in order of
+  // epoch, then Adopted once, before Install. What is to be done comes with Adopted.
+  StateId Adopt(const wire::StateRecord& record, std::int64_t now_ns);
+  Actions Adopted(const Adoption& adoption, std::int64_t now_ns);
+  // What kept states is there no more; they go with this daemon.
+  Actions KeeperLost(std::int64_t now_ns);
+
   // The templates that the node's owner has installed; begins those that are built at the start.
   // Called once, before any connection. gid: the daemon's primary group.
   Actions Install(std::vector<Installed> installed, std::uint32_t gid, std::int64_t now_ns);
@@ -79,7 +86,8 @@ class NodeState {
   // huge_bytes: of the arena, in huge pages.
   Actions Filled(StateId state, const Digest& content_digest, std::uint64_t huge_bytes,
                  std::int64_t now_ns);
-  Actions Published(StateId state, std::int64_t now_ns);
+  // is_kept: whether a keeper has it too.
+  Actions Published(StateId state, bool is_kept, std::int64_t now_ns);
   // A builder has sent the table of what its arenas hold; the outside has checked it and keeps it.
   Actions CommitAsked(ConnectionId connection, std::uint32_t request_id,
                       const wire::BuildCommitRequest& request, std::uint32_t tensor_count,
@@ -180,6 +188,13 @@ class NodeState {
   // The state that an attach to `name` finds: begun by it when an installed template says so.
   Result<State*> FindOrExpect(const Peer& peer, const std::string& name, std::int64_t now_ns);
   wire::TemplatesReply TemplatesFor(const Peer& peer) const;
+
+  // node_kept.cc: what outlives the daemon.
+  wire::StateRecord RecordOf(const State& state) const;
+  void RecordChanged(const State& state);
+  void NodeRecordChanged();
+  void ShutdownAsked(ConnectionId connection, std::uint32_t request_id,
+                     const wire::ShutdownRequest& request, std::int64_t now_ns);
 
   // node_builds.cc: states that a builder makes.
   void Build(ConnectionId connection, std::uint32_t request_id, const wire::BuildRequest& request,
@@ -295,6 +310,9 @@ class NodeState {
   std::int64_t asked_ns_ = 0;  // when the request came that is being answered
   bool draining_ = false;      // an admin empties the node
   bool shutting_down_ = false;
+  bool keeper_lost_ = false;
+  std::uint32_t foreign_count_ = 0;  // kept for a daemon of another version
+  std::uint64_t foreign_bytes_ = 0;
   Actions actions_;
 };
 

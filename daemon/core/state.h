@@ -67,6 +67,8 @@ struct State {
   std::string huge_pages;
   std::optional<Digest> content_digest;
   std::optional<wire::Failure> failure;
+  bool is_kept = false;               // a keeper has it too
+  std::int64_t awaited_until_ns = 0;  // taken over: until then its sticky tasks may come back
 
   // When. Monotonic; 0: not yet.
   std::int64_t moved_ns = 0;   // last sign of life of the load

@@ -22,7 +22,8 @@ constexpr std::uint64_t kWatchMs = 2000;
 // Connections past the limit that are told so; beyond them, they are just closed.
 constexpr std::uint32_t kTurnedAwayMax = 64;
 
-wire::StatusReply FactsOf(const CoordinatorOptions& options, const SocketHome& home) {
+wire::StatusReply FactsOf(const CoordinatorOptions& options, const SocketHome& home,
+                          const Keeper& keeper) {
   wire::StatusReply facts;
   facts.version = options.version;
   facts.pid = static_cast<std::uint64_t>(::getpid());
@@ -32,6 +33,7 @@ wire::StatusReply FactsOf(const CoordinatorOptions& options, const SocketHome& h
   facts.socket_path = home.path();
   facts.cgroup = CgroupOfSelf();
   facts.device = "host";
+  if (keeper.is_there()) facts.keeper = keeper.name();
   facts.best_dtype = BestMatrixDtype() == Dtype::kBf16 ? DtypeChoice::kBf16 : DtypeChoice::kF32;
   return facts;
 }
@@ -77,13 +79,15 @@ Status AddFiles(FileBundle& bundle, const wire::LoadRequest& load, const wire::F
 
 }  // namespace
 
-Coordinator::Coordinator(Loop& loop, SocketHome& home, Logger& logger,
+Coordinator::Coordinator(Loop& loop, SocketHome& home, Keeper& keeper, Logger& logger,
                          const CoordinatorOptions& options)
     : loop_(loop),
       home_(home),
+      keeper_(keeper),
+      kept_(keeper),
       logger_(logger),
       options_(options),
-      core_(options.limits, FactsOf(options, home), MonotonicNs(), WallMs()),
+      core_(options.limits, FactsOf(options, home, keeper), MonotonicNs(), WallMs()),
       tick_(loop, [this] { OnTick(); }),
       watch_(loop, [this] { Watch(); }),
       watchdog_(loop, [] { Notify("WATCHDOG=1"); }),
@@ -91,14 +95,17 @@ Coordinator::Coordinator(Loop& loop, SocketHome& home, Logger& logger,
 
 Coordinator::~Coordinator() = default;
 
-Status Coordinator::Start() {
+Status Coordinator::Start(std::map<std::string, std::vector<UniqueFd>> kept) {
+  TakeOver(std::move(kept));
   STICKY_ASSIGN(listener_, MakeListener());
+  KeepSocket();
   watch_.Start(kWatchMs, kWatchMs);
   if (const std::uint64_t ms = WatchdogMs(); ms != 0) watchdog_.Start(ms, ms);
   logger_.Line(Log::Level::kInfo,
                Format("listening at '%s', budget %s", Escape(home_.path()).c_str(),
                       ByteCount(options_.limits.budget_bytes).c_str()));
-  Notify("READY=1\nSTATUS=no state is held");
+  Notify(Format("READY=1\nSTATUS=%u states, %s", core_.state_count(),
+                ByteCount(core_.used_bytes()).c_str()));
   Do(core_.Install(options_.installed, ::getgid(), MonotonicNs()));
   return Ok{};
 }
@@ -238,12 +245,14 @@ void Coordinator::OnTick() {
 }
 
 void Coordinator::Watch() {
+  WatchKeeper();
   Do(core_.Tick(MonotonicNs()));
   if (!home_.Vanished()) return;
   listener_.reset();  // before its descriptor is closed; this is not one of its callbacks
   const Status bound = home_.Rebind();
   if (bound.ok()) {
     rebind_failure_.clear();
+    KeepSocket();
     logger_.Line(Log::Level::kWarning, Format("the socket file is gone; listening again at '%s'",
                                               Escape(home_.path()).c_str()));
   } else if (bound.error().message != rebind_failure_) {
@@ -414,27 +423,19 @@ Status Coordinator::Seal(const Publish& action) {
   for (device::HostArena& arena : held.arenas) {
     if (manifest.whole_files) STICKY_TRY(arena.LetOthersReopen());
   }
-  manifest.state = action.name;
+  const wire::StateRecord& record = action.record;
+  manifest.state = record.state;
   manifest.device = "host";
-  manifest.content_digest = action.content_digest;
-  manifest.template_digest = action.template_digest;
-  manifest.epoch = action.epoch;
+  manifest.content_digest = record.content_digest;
+  manifest.template_digest = record.template_digest;
+  manifest.epoch = record.epoch;
   manifest.daemon_nonce = action.daemon_nonce;
-  manifest.builder = action.built_by;
-  manifest.base = action.base_name;
-  manifest.base_digest = action.base_digest;
+  manifest.builder = record.built_by;
+  manifest.base = record.base;
+  manifest.base_digest = record.base_digest;
   STICKY_ASSIGN(held.manifest,
-                device::SealedCopy("manifest:" + action.name, wire::EncodeManifest(manifest)));
+                device::SealedCopy("manifest:" + record.state, wire::EncodeManifest(manifest)));
   return Ok{};
-}
-
-void Coordinator::Perform(Publish& action) {
-  const Status sealed = Seal(action);
-  if (!sealed.ok()) return Queue(core_.LoaderFailed(action.state, sealed.error(), MonotonicNs()));
-  Kill(action.state);  // it has nothing left to do
-  Queue(core_.Published(action.state, MonotonicNs()));
-  Notify(
-      Format("STATUS=%u states, %s", core_.state_count(), ByteCount(core_.used_bytes()).c_str()));
 }
 
 void Coordinator::Perform(KillLoader& action) { Kill(action.state); }
@@ -443,22 +444,6 @@ void Coordinator::Kill(StateId state) {
   if (const auto found = loaders_.find(state); found != loaders_.end()) found->second->Kill();
   const auto requester = requesters_.find(state);
   if (requester != requesters_.end()) requester->second->Kill();
-}
-
-void Coordinator::Perform(FreeArena& action) { held_.erase(action.state); }
-
-void Coordinator::Perform(AskBorrowers& action) {
-  bool is_borrowed = false;
-  if (const auto found = held_.find(action.state); found != held_.end()) {
-    for (const device::HostArena& arena : found->second.arenas) {
-      const Result<bool> any = arena.HasBorrowers();
-      if (!any.ok()) {  // memory that we cannot ask about is not ours to call free
-        return logger_.Line(Log::Level::kError, Printable(any.error().message));
-      }
-      is_borrowed = is_borrowed || any.value();
-    }
-  }
-  Queue(core_.Borrowers(action.state, is_borrowed, MonotonicNs()));
 }
 
 void Coordinator::Perform(Log& action) { logger_.Line(action.level, action.text); }

@@ -18,6 +18,8 @@
 #include "base/unique_fd.h"
 #include "daemon/core/node_state.h"
 #include "daemon/io/connection.h"
+#include "daemon/io/keeper.h"
+#include "daemon/io/kept_states.h"
 #include "daemon/io/listener.h"
 #include "daemon/io/loader_process.h"
 #include "daemon/io/log.h"
@@ -42,14 +44,18 @@ struct CoordinatorOptions {
 
 class Coordinator {
  public:
-  Coordinator(Loop& loop, SocketHome& home, Logger& logger, const CoordinatorOptions& options);
+  Coordinator(Loop& loop, SocketHome& home, Keeper& keeper, Logger& logger,
+              const CoordinatorOptions& options);
   ~Coordinator();
 
-  // Starts to listen. Errors: kOutOfMemory when there are no descriptors.
-  Status Start();
+  // Takes over what an earlier daemon had kept (Inherited::kept), then starts to listen.
+  // Errors: kOutOfMemory when there are no descriptors.
+  Status Start(std::map<std::string, std::vector<UniqueFd>> kept);
   // Answers whoever waits and stops the loop once the answers are sent, at the latest after
   // shutdown_ms; called again, at once.
   void ShutDown();
+  // Whether this daemon ends so that the next one takes its states over.
+  bool keeps_states() const { return keeps_states_; }
 
  private:
   // A load request that still waits for its files.
@@ -70,6 +76,7 @@ class Coordinator {
     std::optional<wire::Manifest> draft;
     std::vector<device::HostArena> arenas;  // none before there was room
     UniqueFd manifest;
+    std::uint64_t epoch = 0;  // once it is published
   };
 
   Result<std::unique_ptr<Listener>> MakeListener();
@@ -85,6 +92,11 @@ class Coordinator {
   void OnTick();
   void Watch();  // every few seconds: is the socket still there? Also the slow tick.
 
+  // coordinator_kept.cc: what outlives the daemon.
+  void TakeOver(std::map<std::string, std::vector<UniqueFd>> kept);
+  void KeepSocket();
+  void WatchKeeper();
+
   void Do(NodeState::Actions actions);
   void Perform(Send& action);
   void Perform(DropBundle& action);
@@ -92,11 +104,14 @@ class Coordinator {
   void Perform(StartLoader& action);
   void Perform(AllocateArena& action);
   void Perform(Publish& action);
+  void Perform(KeepRecord& action);
+  void Perform(KeepNode& action);
   void Perform(MakeBuildArena& action);
   void Perform(CommitBuild& action);
   void Perform(KillLoader& action);
   void Perform(FreeArena& action);
   void Perform(AskBorrowers& action);
+  void Perform(Stop& action);
   void Perform(Log& action);
   Result<std::vector<UniqueFd>> Attachments(const Send& action);
   Status MakeArenas(const AllocateArena& action);
@@ -113,6 +128,8 @@ class Coordinator {
 
   Loop& loop_;
   SocketHome& home_;
+  Keeper& keeper_;
+  KeptStates kept_;
   Logger& logger_;
   const CoordinatorOptions options_;
   NodeState core_;
@@ -128,6 +145,8 @@ class Coordinator {
   Timer last_call_;
   std::deque<Action> todo_;
   bool doing_ = false;
+  bool keeps_states_ = false;
+  std::string socket_name_;     // under which the keeper has our socket
   std::string rebind_failure_;  // as it was logged last
   std::uint64_t next_connection_ = 1;
   std::uint64_t next_bundle_ = 1;

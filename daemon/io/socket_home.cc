@@ -14,14 +14,12 @@
 #include <unistd.h>
 
 #include "base/text.h"
-#include "daemon/io/notify.h"
 #include "flatbuffers/wire_socket.h"
 
 namespace sticky::daemon {
 namespace {
 
-constexpr int kBacklog = 4096;  // the kernel cuts it to net.core.somaxconn
-constexpr int kListenFdsStart = 3;
+constexpr int kBacklog = 4096;         // the kernel cuts it to net.core.somaxconn
 constexpr uid_t kOverflowUid = 65534;  // /proc/sys/kernel/overflowuid's default
 
 Error Refuse(const std::string& what) { return Error{Code::kPermissionDenied, what}; }
@@ -94,36 +92,62 @@ Status CheckFolder(const std::string& folder) {
 
 }  // namespace
 
-Result<std::unique_ptr<SocketHome>> SocketHome::Open(const std::string& path, mode_t mode) {
+Result<std::unique_ptr<SocketHome>> SocketHome::Open(const std::string& path, mode_t mode,
+                                                     Inherited& inherited) {
   std::unique_ptr<SocketHome> home(new SocketHome);
   home->path_ = path;
   home->mode_ = mode;
-  if (ListenFdCount() > 0) {
-    int kind = 0;
-    socklen_t length = sizeof kind;
-    if (::getsockopt(kListenFdsStart, SOL_SOCKET, SO_TYPE, &kind, &length) != 0 ||
-        kind != SOCK_SEQPACKET) {
-      return Error{Code::kInvalidArgument,
-                   "take over the service manager's socket: it is not a SOCK_SEQPACKET one "
-                   "(ListenSequentialPacket=)"};
-    }
-    ::fcntl(kListenFdsStart, F_SETFD, FD_CLOEXEC);
-    ::fcntl(kListenFdsStart, F_SETFL, ::fcntl(kListenFdsStart, F_GETFL) | O_NONBLOCK);
-    home->listener_.Reset(kListenFdsStart);
-    home->inherited_ = true;
-    sockaddr_un address{};
-    length = sizeof address;
-    if (::getsockname(kListenFdsStart, reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
-        address.sun_path[0] == '/') {
-      home->path_ = address.sun_path;
-    }
+  if (inherited.socket.valid()) {
+    STICKY_TRY(home->TakeInherited(std::move(inherited.socket)));
     return home;
   }
   STICKY_TRY(wire::CheckSocketPath(path));
   STICKY_TRY(CheckFolder(FolderOf(path)));
   STICKY_TRY(home->TakeLock());
-  STICKY_TRY(home->Bind());
+  if (!home->TakeKept(inherited)) STICKY_TRY(home->Bind());
   return home;
+}
+
+Status SocketHome::TakeInherited(UniqueFd socket) {
+  int kind = 0;
+  socklen_t length = sizeof kind;
+  if (::getsockopt(socket.get(), SOL_SOCKET, SO_TYPE, &kind, &length) != 0 ||
+      kind != SOCK_SEQPACKET) {
+    return Error{Code::kInvalidArgument,
+                 "take over the service manager's socket: it is not a SOCK_SEQPACKET one "
+                 "(ListenSequentialPacket=)"};
+  }
+  ::fcntl(socket.get(), F_SETFL, ::fcntl(socket.get(), F_GETFL) | O_NONBLOCK);
+  sockaddr_un address{};
+  length = sizeof address;
+  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
+      address.sun_path[0] == '/') {
+    path_ = address.sun_path;
+  }
+  listener_ = std::move(socket);
+  inherited_ = true;
+  return Ok{};
+}
+
+void SocketHome::Remember(const struct stat& file) {
+  device_ = file.st_dev;
+  inode_ = file.st_ino;
+}
+
+std::string SocketHome::kept_name() const {
+  return Format("%sl%llx.%llx", kKeptPrefix, static_cast<unsigned long long>(device_),
+                static_cast<unsigned long long>(inode_));
+}
+
+bool SocketHome::TakeKept(Inherited& inherited) {
+  struct stat file {};
+  if (::lstat(path_.c_str(), &file) != 0 || !S_ISSOCK(file.st_mode)) return false;
+  Remember(file);
+  const auto found = inherited.kept.find(kept_name());
+  if (found == inherited.kept.end()) return false;
+  listener_ = std::move(found->second.front());
+  inherited.kept.erase(found);
+  return true;
 }
 
 Status SocketHome::TakeLock() {
@@ -173,8 +197,7 @@ Status SocketHome::Bind() {
   if (::listen(made.get(), kBacklog) != 0) return ErrnoError(doing, errno);
   if (::lstat(path_.c_str(), &status) != 0) return ErrnoError(doing, errno);
   listener_ = std::move(made);
-  device_ = status.st_dev;
-  inode_ = status.st_ino;
+  Remember(status);
   return Ok{};
 }
 
@@ -192,7 +215,7 @@ Status SocketHome::Rebind() {
 }
 
 SocketHome::~SocketHome() {
-  if (!inherited_ && listener_.valid() && !Vanished()) ::unlink(path_.c_str());
+  if (!inherited_ && !left_ && listener_.valid() && !Vanished()) ::unlink(path_.c_str());
 }
 
 }  // namespace sticky::daemon

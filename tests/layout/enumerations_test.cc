@@ -98,7 +98,8 @@ static_assert(Same(wire::EventKind::kDrain, fb::EventKind::Drain));
 static_assert(Same(wire::EventKind::kResume, fb::EventKind::Resume));
 static_assert(Same(wire::EventKind::kShutdown, fb::EventKind::Shutdown));
 static_assert(Same(wire::EventKind::kBudget, fb::EventKind::Budget));
-static_assert(Same(fb::EventKind::MAX, wire::EventKind::kBudget), "an event is missing above");
+static_assert(Same(wire::EventKind::kAdopt, fb::EventKind::Adopt));
+static_assert(Same(fb::EventKind::MAX, wire::EventKind::kAdopt), "an event is missing above");
 
 // shim/python/stickyinvoc/_library.py has these structs by hand; its test expects these sizes.
 static_assert(sizeof(sti_error) == 520);

@@ -21,6 +21,7 @@ ROOMS = {
     "engine/tokenizer": ["base", "weights"],
     "daemon/core": ["base", "flatbuffers"],
     "daemon/io": ["base", "flatbuffers", "device", "daemon/core"],
+    "daemon/keeper": ["base"],
     "daemon/load": ["base", "flatbuffers", "device", "weights"],
     "daemon": ["base", "config", "device", "flatbuffers", "daemon/core", "daemon/io"],
     "shim": ["base", "flatbuffers", "shim/include"],

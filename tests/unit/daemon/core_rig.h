@@ -80,7 +80,7 @@ struct CoreRig {
   void Fill() {
     Keep(core.ArenaAllocated(LastStarted(), "none", now_ns));
     Keep(core.Filled(LastStarted(), Content(), /*huge_bytes=*/0, now_ns));
-    Keep(core.Published(LastStarted(), now_ns));
+    Keep(core.Published(LastStarted(), /*is_kept=*/false, now_ns));
   }
   void FailLoader(const std::string& why) {
     Keep(core.LoaderFailed(LastStarted(), Error{Code::kCorrupt, why}, now_ns));

@@ -260,7 +260,7 @@ TEST(NodeLoads, HugePagesAreOnlyClaimedWhenTheKernelCountedThem) {
 
     rig.Keep(rig.core.ArenaAllocated(id, "thp", rig.now_ns));
     rig.Keep(rig.core.Filled(id, CoreRig::Content(), huge_bytes, rig.now_ns));
-    rig.Keep(rig.core.Published(id, rig.now_ns));
+    rig.Keep(rig.core.Published(id, /*is_kept=*/false, rig.now_ns));
 
     EXPECT_EQ(rig.Answer<wire::LoadReply>(1, 5)->state.huge_pages,
               huge_bytes == 700 ? "thp" : "none");
@@ -375,7 +375,7 @@ TEST(NodeLoads, LateWordsOfADeadLoaderChangeNothing) {
   rig.Keep(rig.core.Planned(id, 100, 1, rig.now_ns));
   rig.Keep(rig.core.Progressed(id, 50, 50, rig.now_ns));
   rig.Keep(rig.core.Filled(id, CoreRig::Content(), 0, rig.now_ns));
-  rig.Keep(rig.core.Published(id, rig.now_ns));
+  rig.Keep(rig.core.Published(id, /*is_kept=*/false, rig.now_ns));
 
   EXPECT_TRUE(rig.actions.empty());
   EXPECT_EQ(rig.PhaseOf("m"), StatePhase::kFailed);

@@ -225,7 +225,7 @@ class History {
     }
     ++ready_count;
     published_.insert(publish.state);
-    rig_.Keep(rig_.core.Published(publish.state, rig_.now_ns));
+    rig_.Keep(rig_.core.Published(publish.state, /*is_kept=*/false, rig_.now_ns));
   }
   void Do(const MakeBuildArena& make) {
     ExpectWithinBudget();

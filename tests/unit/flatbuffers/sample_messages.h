@@ -56,7 +56,8 @@ inline StateInfo SampleState() {
           .idle_ms = 888,
           .queue_place = 3,
           .wanted_bytes = 1ULL << 38,
-          .closed = true};
+          .closed = true,
+          .kept = true};
 }
 
 inline LeaseInfo SampleLease() {
@@ -108,6 +109,8 @@ inline std::vector<Message> SampleMessages() {
       PrefaultReply{},
       DigestRequest{{4096, 1ULL << 33}},
       BudgetRequest{1ULL << 34},
+      ShutdownRequest{true},
+      ShutdownReply{8, 3},
       TemplatesRequest{},
       TemplatesReply{{{"m", "/etc/stickyinvoc/templates.d/m.yaml", BuildWhen::kOnDemand, ""},
                       {"", "/etc/x.yaml", BuildWhen::kManual, "x.yaml:1:1: no"}}},

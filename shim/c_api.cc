@@ -25,7 +25,8 @@ namespace {
 constexpr std::uint32_t kAttachOptionsBytes0 = 32;
 constexpr std::uint32_t kStateInfoBytes0 = 96;
 static_assert(sizeof(sti_attach_options) == kAttachOptionsBytes0);
-static_assert(sizeof(sti_state_info) == kStateInfoBytes0);
+static_assert(offsetof(sti_state_info, connected) == kStateInfoBytes0);
+
 // Every function but sti_detach: a child of fork() holds no lease of its own.
 Status CheckUsable(const sti_state* state) {
   if (state == nullptr) return Invalid("use a state: it is NULL");
@@ -172,6 +173,9 @@ int sti_state_info_get(const sti_state* state, sti_state_info* info, sti_error* 
   sticky::shim::CopyDigest(manifest.template_digest(), info->template_digest);
   info->name = manifest.state().data();
   info->device = manifest.device().data();
+  if (size >= offsetof(sti_state_info, reserved)) {
+    info->connected = state->state.connected() ? 1 : 0;
+  }
   return Succeed(error);
 }
 

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include <poll.h>
 #include <unistd.h>
 
 #include "base/text.h"
@@ -80,6 +81,11 @@ Result<State> State::Open(std::string_view name, const std::optional<Digest>& di
   state.lease_id_ = lease.lease_id;
   state.adopted_ = lease.adopted;
   return state;
+}
+
+bool State::connected() const {
+  pollfd connection{connection_.get(), POLLRDHUP, 0};
+  return ::poll(&connection, 1, /*timeout=*/0) == 0;
 }
 
 std::uint64_t State::arena_bytes() const {

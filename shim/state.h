@@ -46,6 +46,7 @@ class State {
   const std::uint8_t* arena(std::uint32_t index) const { return arenas_[index].bytes().data(); }
   pid_t pid() const { return pid_; }  // of the process that the lease belongs to
   std::uint64_t lease_id() const { return lease_id_; }
+  bool connected() const;  // asks the kernel; one system call
   bool adopted() const { return adopted_; }
   std::uint64_t arena_bytes() const;  // of all arenas
 

@@ -33,6 +33,7 @@ void Coordinator::KeepSocket() {
   if (home_.is_inherited()) return;  // the service manager has it anyhow
   if (!socket_name_.empty()) keeper_.Remove(socket_name_, [] {});
   socket_name_ = home_.kept_name();
+  if (home_.is_kept()) return keeper_.Has(socket_name_, 1);
   const int fd = home_.fd();
   keeper_.Store(socket_name_, std::span(&fd, 1), [](bool) {});
 }

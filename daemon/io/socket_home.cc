@@ -147,6 +147,7 @@ bool SocketHome::TakeKept(Inherited& inherited) {
   if (found == inherited.kept.end()) return false;
   listener_ = std::move(found->second.front());
   inherited.kept.erase(found);
+  kept_ = true;
   return true;
 }
 
@@ -185,20 +186,39 @@ Status SocketHome::Bind() {
   }
   UniqueFd made(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!made.valid()) return ErrnoError(doing, errno);
+  STICKY_TRY(ListenAside(made.get()));
+  if (::lstat(path_.c_str(), &status) != 0) return ErrnoError(doing, errno);
+  listener_ = std::move(made);
+  kept_ = false;
+  Remember(status);
+  return Ok{};
+}
+
+// Listens under another name and takes the right one then: whoever sees the file finds somebody who
+// listens. By way of the folder's descriptor, so that the other name may be longer than ours.
+Status SocketHome::ListenAside(int socket) const {
+  const std::string doing = "listen at '" + Escape(path_) + "'";
+  const UniqueFd folder(::open(FolderOf(path_).c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid()) return ErrnoError(doing, errno);
+  const std::string name = Format(".stickyd-%d.new", ::getpid());
+  const std::string aside = Format("/proc/self/fd/%d/", folder.get()) + name;
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path_.c_str(), path_.size());
+  std::memcpy(address.sun_path, aside.c_str(), aside.size());
+  ::unlinkat(folder.get(), name.c_str(), 0);       // of a dead process with our pid
   const mode_t old_mask = ::umask(0777 & ~mode_);  // it has its mode from its first moment
-  const int bound = ::bind(made.get(), reinterpret_cast<const sockaddr*>(&address),
+  const int bound = ::bind(socket, reinterpret_cast<const sockaddr*>(&address),
                            static_cast<socklen_t>(sizeof address));
   const int bind_errno = errno;
   ::umask(old_mask);
   if (bound != 0) return ErrnoError(doing, bind_errno);
-  if (::listen(made.get(), kBacklog) != 0) return ErrnoError(doing, errno);
-  if (::lstat(path_.c_str(), &status) != 0) return ErrnoError(doing, errno);
-  listener_ = std::move(made);
-  Remember(status);
-  return Ok{};
+  if (::listen(socket, kBacklog) == 0 &&
+      ::renameat(folder.get(), name.c_str(), AT_FDCWD, path_.c_str()) == 0) {
+    return Ok{};
+  }
+  const Error error = ErrnoError(doing, errno);
+  ::unlinkat(folder.get(), name.c_str(), 0);
+  return error;
 }
 
 bool SocketHome::Vanished() const {

@@ -40,6 +40,8 @@ class SocketHome {
   int fd() const { return listener_.get(); }
   // The service manager's socket, not our own.
   bool is_inherited() const { return inherited_; }
+  // Our own, that a keeper has had since an earlier daemon.
+  bool is_kept() const { return kept_; }
   // Under which a keeper keeps our own socket: says which file it belongs to.
   std::string kept_name() const;
   // The socket stays, with its file, for the next daemon.
@@ -58,6 +60,7 @@ class SocketHome {
   Status TakeLock();
   bool TakeKept(Inherited& inherited);
   Status Bind();
+  Status ListenAside(int socket) const;
   void Remember(const struct stat& file);
 
   std::string path_;
@@ -65,6 +68,7 @@ class SocketHome {
   UniqueFd lock_;
   UniqueFd listener_;
   bool inherited_ = false;
+  bool kept_ = false;
   bool left_ = false;
   dev_t device_ = 0;  // of the socket file
   ino_t inode_ = 0;

@@ -25,10 +25,10 @@ class Restarts {
  public:
   // A daemon that lived so long ended by itself, whatever happened before.
   static constexpr std::int64_t kForgivenMs = 60'000;
-  static constexpr std::int64_t kFirstDelayMs = 50;
-  static constexpr std::int64_t kDelayMsMax = 10'000;
+  static constexpr std::int64_t kFirstDelayMs = 50;  // doubled each time
 
-  explicit Restarts(std::uint32_t count_max) : count_max_(count_max) {}
+  Restarts(std::uint32_t count_max, std::int64_t delay_ms_max)
+      : count_max_(count_max), delay_ms_max_(delay_ms_max) {}
 
   // Milliseconds until the next daemon is to be started; -1: there is none, and the keeper ends as
   // the daemon did. It was told to end (exit 0), it cannot serve at all (an exit before it was ever
@@ -40,13 +40,14 @@ class Restarts {
     ever_ready_ = ever_ready_ || end.was_ready;
     if (end.lived_ms >= kForgivenMs) count_ = 0;
     if (count_ >= count_max_) return -1;
-    const std::uint32_t doublings = std::min(count_++, 8u);
-    return std::min(kFirstDelayMs << doublings, kDelayMsMax);
+    const std::uint32_t doublings = std::min(count_++, 30u);
+    return std::min(kFirstDelayMs << doublings, delay_ms_max_);
   }
   std::uint32_t count() const { return count_; }
 
  private:
   const std::uint32_t count_max_;
+  const std::int64_t delay_ms_max_;
   std::uint32_t count_ = 0;  // in a row
   bool ever_ready_ = false;
 };

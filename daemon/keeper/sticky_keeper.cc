@@ -38,6 +38,7 @@ constexpr const char* kUsage =
     "  sticky-keeper [OPTION...] [-- STICKYD-OPTION...]\n"
     "\n"
     "  --restarts N      most starts in a row, each within a minute of the last (20)\n"
+    "  --max-delay MS    longest wait before a start; it begins with 50 ms and doubles (10000)\n"
     "  --daemon PROGRAM  what to run; else the stickyd beside this program\n"
     "  --version, --help\n"
     "\n"
@@ -51,6 +52,7 @@ constexpr std::int64_t kEndMs = 60'000;
 
 struct Options {
   std::uint32_t restart_count_max = 20;
+  std::uint32_t delay_ms_max = 10'000;
   const char* program = nullptr;
   char** arguments = nullptr;  // of the daemon, after its name
 };
@@ -115,7 +117,7 @@ void RunDaemon(const Options& options, const FdStore& store, const NotifySocket&
 class Keeper {
  public:
   explicit Keeper(const Options& options)
-      : options_(options), restarts_(options.restart_count_max) {}
+      : options_(options), restarts_(options.restart_count_max, options.delay_ms_max) {}
 
   int Run();
 
@@ -235,7 +237,7 @@ int Keeper::Run() {
     const std::int64_t now_ms = NowMs();
     if (is_ending_ && daemon_ > 0 && now_ms >= kill_ms_) ::kill(daemon_, SIGKILL);
     if (!has_ended_ && daemon_ < 0 && now_ms >= start_again_ms_ && !Start()) {
-      start_again_ms_ = now_ms + Restarts::kDelayMsMax;  // no process can be made now
+      start_again_ms_ = now_ms + options_.delay_ms_max;  // no process can be made now
     }
   }
   return exit_code_;
@@ -266,7 +268,8 @@ bool ParseCount(const char* text, std::uint32_t& out) {
 }
 
 int Main(int argc, char** argv) {
-  constexpr std::array<option, 5> kOptions{{{"restarts", required_argument, nullptr, 'r'},
+  constexpr std::array<option, 6> kOptions{{{"restarts", required_argument, nullptr, 'r'},
+                                            {"max-delay", required_argument, nullptr, 'm'},
                                             {"daemon", required_argument, nullptr, 'd'},
                                             {"version", no_argument, nullptr, 'v'},
                                             {"help", no_argument, nullptr, 'h'},
@@ -276,7 +279,9 @@ int Main(int argc, char** argv) {
     if (found == 'h') return std::fputs(kUsage, stdout) < 0 ? kExitOutput : kExitOk;
     if (found == 'v') return std::puts("sticky-keeper " STICKY_VERSION) < 0 ? kExitOutput : kExitOk;
     if (found == 'd') options.program = optarg;
-    if (found == '?' || (found == 'r' && !ParseCount(optarg, options.restart_count_max))) {
+    const bool is_wrong = (found == 'r' && !ParseCount(optarg, options.restart_count_max)) ||
+                          (found == 'm' && !ParseCount(optarg, options.delay_ms_max));
+    if (found == '?' || is_wrong) {
       std::fputs("sticky-keeper: read options: see sticky-keeper --help\n", stderr);
       return kExitUsage;
     }

@@ -9,7 +9,7 @@ sticky_test(daemon_core_test LABEL unit
   SOURCES unit/daemon/node_leases_test.cc unit/daemon/node_loads_test.cc
           unit/daemon/random_history_test.cc unit/daemon/line_budget_test.cc unit/daemon/node_access_test.cc
           unit/daemon/node_epochs_test.cc unit/daemon/node_installed_test.cc
-          unit/daemon/node_room_test.cc
+          unit/daemon/node_kept_test.cc unit/daemon/node_room_test.cc
   DEPS sticky::daemon_core)
 
 # With the real programs.
@@ -32,3 +32,6 @@ foreach(test crowded_node_test daemon_life_test daemon_socket_test hostile_clien
         loader_fault_test)
   add_dependencies(${test} stickyd sticky-loader)
 endforeach()
+sticky_test(outlive_test LABEL integration SOURCES integration/outlive_test.cc
+  DEPS sticky::test_daemon sticky::device)
+add_dependencies(outlive_test stickyd sticky-loader sticky-keeper)

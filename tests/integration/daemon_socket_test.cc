@@ -185,6 +185,19 @@ TEST(DaemonSocket, TwoDaemonsOfOneUserKnowNothingOfEachOther) {
   EXPECT_NE(one.Client().Status().value().nonce, two.Client().Status().value().nonce);
 }
 
+TEST(DaemonSocket, WhoeverSeesTheSocketsFileCanConnect) {
+  for (int round = 0; round < 20; ++round) {
+    const TempFolder folder;
+    const std::string path = folder / "s.sock";
+    Process daemon = Process::Start(
+        {{ProgramPrefix() + "/bin/stickyd", "--socket", path}, {}, folder / "log", {}});
+    while (::access(path.c_str(), F_OK) != 0) {
+    }
+    const Result<UniqueFd> connected = wire::Connect(path, Deadline::AfterMs(5000));
+    ASSERT_TRUE(connected.ok()) << connected.error().message;
+  }
+}
+
 TEST(DaemonSocket, RemovedSocketComesBack) {
   DaemonProcess daemon;
   ASSERT_EQ(::unlink(daemon.socket_path().c_str()), 0);

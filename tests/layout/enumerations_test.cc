@@ -105,7 +105,7 @@ static_assert(Same(fb::EventKind::MAX, wire::EventKind::kAdopt), "an event is mi
 static_assert(sizeof(sti_error) == 520);
 static_assert(sizeof(sti_attach_options) == 32);
 static_assert(sizeof(sti_tensor) == 96 && offsetof(sti_tensor, shape) == 32);
-static_assert(sizeof(sti_state_info) == 96 && offsetof(sti_state_info, name) == 80);
+static_assert(sizeof(sti_state_info) == 104 && offsetof(sti_state_info, name) == 80);
 static_assert(std::is_standard_layout_v<sti_state_info> && std::is_trivial_v<sti_state_info>);
 
 TEST(DtypeNames, TheSchemaBaseAndTheAbiCallThemTheSame) {

@@ -13,7 +13,7 @@ BUILD = pathlib.Path(os.environ.get("STICKY_BUILD_DIR", ROOT / "build" / "dev"))
 PAGES = {"stickyd": "stickyd.8", "stickyctl": "stickyctl.1", "sticky-llm": "sticky-llm.1"}
 COMMANDS = {"stickyd": [], "sticky-llm": ["generate", "verify"],
             "stickyctl": ["load", "ls", "show", "status", "leases", "top", "events", "hold", "run",
-                          "build", "evict", "drain", "budget", "doctor", "version"]}
+                          "build", "evict", "drain", "budget", "shutdown", "doctor", "version"]}
 
 
 def help_of(program, *words):

@@ -49,6 +49,12 @@ class UserUnits(unittest.TestCase):
         self.assertEqual([state["name"] for state in self.ask("ls")["states"]], ["toy"])
         return self.main_pid()
 
+    def the_state(self):
+        """What identifies it. Fails when it is not there, or not alone."""
+        (state,) = self.ask("ls")["states"]
+        self.assertTrue(state["outlives_daemon"])
+        return [state[key] for key in ("name", "phase", "epoch", "content_digest")]
+
     def main_pid(self):
         return int(self.manager.property(SERVICE, "MainPID"))
 
@@ -65,13 +71,38 @@ class UserUnits(unittest.TestCase):
         self.assertEqual(path.parent.stat().st_mode & 0o7777, 0o700)
         self.assertIn("state", self.manager.property(SERVICE, "StatusText"))
 
-    def test_a_restart_ends_states_and_keeps_the_socket(self):
+    def test_a_restart_keeps_states_and_the_socket(self):
         before = self.load()
+        state = self.the_state()
+        for restart in range(3):
+            with self.subTest(restart):
+                self.manager.ctl("restart", SERVICE)
 
-        self.manager.ctl("restart", SERVICE)
+                self.assertEqual(self.the_state(), state)
+                self.assertNotEqual(self.main_pid(), before)
+        self.assertEqual(self.ask("status")["daemon"]["keeper"], "systemd")
 
+    def test_an_evicted_state_is_free_in_the_store_too(self):
+        self.load()
+        kept = self.manager.property(SERVICE, "NFileDescriptorStore")
+        self.assertEqual(kept, "3")
+
+        self.ask("evict", "toy", "--wait")
+
+        self.assertEqual(self.manager.property(SERVICE, "NFileDescriptorStore"), "0")
+
+    def test_shutdown_keeps_states_or_drops_them(self):
+        before = self.load()
+        state = self.the_state()
+
+        self.ask("shutdown", "--keep-states")
+
+        manager.wait_until(lambda: self.main_pid() not in (0, before), "the next daemon")
+        self.assertEqual(self.the_state(), state)
+        self.ask("shutdown")
+        manager.wait_until(lambda: self.manager.state(SERVICE) == "inactive", "the end")
+        self.assertEqual(self.manager.property(SERVICE, "Result"), "success")
         self.assertEqual(self.ask("ls")["states"], [])
-        self.assertNotEqual(self.main_pid(), before)
 
     def test_a_stop_is_clean_and_the_next_client_starts_another(self):
         self.load()
@@ -84,10 +115,11 @@ class UserUnits(unittest.TestCase):
 
     def test_a_killed_daemon_comes_back_and_who_asks_meanwhile_waits(self):
         before = self.load()
+        state = self.the_state()
 
         os.kill(before, signal.SIGKILL)
 
-        self.assertEqual(self.ask("ls")["states"], [])
+        self.assertEqual(self.the_state(), state)
         self.assertNotEqual(self.ask("status")["daemon"]["pid"], before)
         manager.wait_until(lambda: self.manager.property(SERVICE, "NRestarts") == "1",
                            "the manager counts a restart")
@@ -111,7 +143,7 @@ class UserUnits(unittest.TestCase):
         done = self.manager.run(BUILD / "bin" / "stickyctl", "doctor", "--json")
 
         levels = {(one["what"], one["level"]) for one in json.loads(done.stdout)["findings"]}
-        for what in ("socket", "folder", "daemon", "open-files"):
+        for what in ("socket", "folder", "daemon", "keeper", "open-files"):
             with self.subTest(what):
                 self.assertIn((what, "ok"), levels, done.stdout)
 

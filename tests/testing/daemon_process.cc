@@ -22,8 +22,20 @@ DaemonProcess::DaemonProcess(const DaemonOptions& options) : options_(options) {
 void DaemonProcess::Start() {
   ::mkdir((folder_ / "run").c_str(), 0700);
   Process::Options start;
-  start.command = {options_.program.empty() ? ProgramPrefix() + "/bin/stickyd" : options_.program,
-                   "--socket", socket_path()};
+  const std::string program =
+      options_.program.empty() ? ProgramPrefix() + "/bin/stickyd" : options_.program;
+  start.command = {program};
+  if (options_.kept) {
+    start.command = {ProgramPrefix() + "/bin/sticky-keeper",
+                     "--restarts",
+                     "1000000",
+                     "--max-delay",
+                     "50",
+                     "--daemon",
+                     program,
+                     "--"};
+  }
+  start.command.insert(start.command.end(), {"--socket", socket_path()});
   // Always a config of our own, so that none of this machine's is read.
   WriteText(folder_ / "config.yaml", options_.config.empty() ? "{}\n" : options_.config);
   start.command.insert(start.command.end(), {"--config", folder_ / "config.yaml"});
@@ -32,11 +44,28 @@ void DaemonProcess::Start() {
   start.output_path = folder_ / "log";
   start.before_exec = options_.before_exec;
   process_ = Process::Start(start);
-  const bool answers = WaitUntil([&] {
-    Result<WireClient> client = WireClient::Connect(socket_path(), /*wait_ms=*/1000);
-    return client.ok() && client.value().Status().ok();
-  });
-  if (!answers) ADD_FAILURE() << "stickyd does not answer; its log:\n" << log();
+  if (!WaitUntil([&] { return Answers(); })) {
+    ADD_FAILURE() << "stickyd does not answer; its log:\n" << log();
+  }
+}
+
+bool DaemonProcess::Answers() const {
+  Result<WireClient> client = WireClient::Connect(socket_path(), /*wait_ms=*/1000);
+  return client.ok() && client.value().Status().ok();
+}
+
+pid_t DaemonProcess::pid() const {
+  if (!options_.kept) return process_.pid();
+  const std::vector<pid_t> children = ChildrenOf(process_.pid());
+  return children.empty() ? -1 : children.front();
+}
+
+void DaemonProcess::KillAndWait() {
+  const pid_t killed = pid();
+  ASSERT_GT(killed, 0);
+  ::kill(killed, SIGKILL);
+  const auto is_back = [&] { return pid() > 0 && pid() != killed && Answers(); };
+  EXPECT_TRUE(WaitUntil(is_back)) << "no other stickyd answers; its log:\n" << log();
 }
 
 DaemonProcess::~DaemonProcess() {

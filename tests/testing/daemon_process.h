@@ -27,6 +27,7 @@ struct DaemonOptions {
   std::string config;                  // text of a node config; empty: none
   std::vector<std::pair<std::string, std::string>> environment;
   std::string program;  // empty: the real one
+  bool kept = false;    // sticky-keeper starts it, and starts it again
   std::function<void()> before_exec;
 };
 
@@ -37,7 +38,9 @@ class DaemonProcess {
   // has failed.
   ~DaemonProcess();
 
-  pid_t pid() const { return process_.pid(); }
+  // Of stickyd; -1 when a kept one is not running just now.
+  pid_t pid() const;
+  // Of a kept daemon, the keeper.
   Process& process() { return process_; }
   const TempFolder& folder() const { return folder_; }
   std::string socket_path() const { return folder_ / "run/stickyd.sock"; }
@@ -46,6 +49,8 @@ class DaemonProcess {
   WireClient Client() const;  // connected; aborts the test program when that fails
   // Starts the same daemon again, after it was ended.
   void Restart();
+  // Kills a kept daemon with SIGKILL, and waits until the next one answers.
+  void KillAndWait();
   // Waits until the lease count is what it should be.
   bool LeaseCountBecomes(std::uint32_t count, std::int64_t deadline_ms = 5000) const;
   std::optional<pid_t> LoaderPid() const;
@@ -54,6 +59,7 @@ class DaemonProcess {
 
  private:
   void Start();
+  bool Answers() const;
 
   TempFolder folder_;
   DaemonOptions options_;

@@ -20,6 +20,8 @@ constexpr OptionSpec kSha256{"sha256", ValueKind::kNone};
 constexpr OptionSpec kOutput{"output", ValueKind::kRequired};
 constexpr OptionSpec kReplace{"replace", ValueKind::kNone};
 constexpr OptionSpec kInPlace{"in-place", ValueKind::kNone};
+constexpr OptionSpec kKeepStates{"keep-states", ValueKind::kNone};
+constexpr OptionSpec kDropStates{"drop-states", ValueKind::kNone};
 constexpr OptionSpec kResume{"resume", ValueKind::kNone};
 constexpr OptionSpec kFollow{"follow", ValueKind::kNone};
 constexpr OptionSpec kAfter{"after", ValueKind::kRequired};
@@ -30,6 +32,7 @@ constexpr std::array kPlainOptions = {kJson, kSocket, kHelp};
 constexpr std::array kWaitOptions = {kJson, kSocket, kHelp, kWait};
 constexpr std::array kLoadOptions = {kJson, kSocket, kHelp, kWait, kReplace, kInPlace};
 constexpr std::array kDrainOptions = {kJson, kSocket, kHelp, kWait, kResume};
+constexpr std::array kShutdownOptions = {kJson, kSocket, kHelp, kKeepStates, kDropStates};
 constexpr std::array kEventsOptions = {kJson, kSocket, kHelp, kFollow, kAfter};
 constexpr std::array kTopOptions = {kJson, kSocket, kHelp, kInterval, kOnce};
 constexpr std::array kListOptions = {kJson, kSocket, kHelp, kCheckSources};
@@ -160,15 +163,27 @@ const std::array kCommands = {
             "code is 75 when some are, and they are told. --resume ends a drain.\n",
             {kDrainOptions, 1, "NAME", /*command_follows=*/false, /*last_is_optional=*/true},
             Drain},
-    Command{"budget",
-            "budget SIZE [--wait[=SECONDS]]",
-            "set how much memory this node's states may have",
-            "For the node's owner, until the daemon ends; it starts with memory.host of the node\n"
-            "config. Below what is used, states that nobody uses are evicted; what is in use\n"
-            "goes with its last lease, what is pinned stays, and nothing is loaded until the rest\n"
-            "fits. With --wait the exit code is 75 when that did not happen in time.\n",
-            {kWaitOptions, 1, "SIZE"},
-            SetBudget},
+    Command{
+        "budget",
+        "budget SIZE [--wait[=SECONDS]]",
+        "set how much memory this node's states may have",
+        "For the node's owner; it starts with memory.host of the node config, and a daemon that\n"
+        "takes over states takes over the budget. Below what is used, states that nobody uses are "
+        "evicted; what is in use\n"
+        "goes with its last lease, what is pinned stays, and nothing is loaded until the rest\n"
+        "fits. With --wait the exit code is 75 when that did not happen in time.\n",
+        {kWaitOptions, 1, "SIZE"},
+        SetBudget},
+    Command{"shutdown",
+            "shutdown [--keep-states|--drop-states]",
+            "end the daemon, with its states or without",
+            "For the node's owner. --drop-states, the default, ends the states with it. With\n"
+            "--keep-states its keeper (sticky-keeper, systemd) starts the next daemon, which\n"
+            "takes them over without reading a file: the way to a newer stickyd. Whoever has\n"
+            "mapped a state keeps that, but has no lease any more. Exit code 75 when nothing\n"
+            "keeps them.\n",
+            {kShutdownOptions, 0, ""},
+            Shutdown},
     Command{"doctor",
             "doctor",
             "what is wrong on this node, and what to do about it",

@@ -44,6 +44,9 @@ int Drain(const Request& request, Console& console);
 // budget_command.cc
 int SetBudget(const Request& request, Console& console);
 
+// shutdown_command.cc
+int Shutdown(const Request& request, Console& console);
+
 // events_command.cc
 int Events(const Request& request, Console& console);
 

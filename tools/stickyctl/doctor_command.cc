@@ -51,6 +51,10 @@ DaemonFacts GatherDaemon(const std::optional<std::string>& path) {
   facts.used_bytes = status.used_bytes;
   facts.connection_count_max = status.connection_count_max;
   facts.shutting_down = status.draining;
+  facts.keeper = status.keeper;
+  facts.keeper_lost = status.keeper_lost;
+  facts.foreign_count = status.foreign_count;
+  facts.foreign_bytes = status.foreign_bytes;
   for (const wire::StateInfo& state : answers.list.states) {
     facts.largest_state_bytes = std::max(facts.largest_state_bytes, state.arena_bytes);
   }

@@ -34,6 +34,7 @@ Json StateJson(const wire::StateInfo& state) {
   json["tensor_count"] = state.tensor_count;
   json["lease_count"] = state.lease_count;
   json["hold_count"] = state.hold_count;
+  json["outlives_daemon"] = state.kept;
   json["pinned"] = state.pinned;
   json["huge_pages"] = state.huge_pages.empty() ? Json(nullptr) : Json(state.huge_pages);
   json["age_ms"] = state.age_ms;
@@ -102,6 +103,10 @@ Json StatusJson(const wire::StatusReply& status) {
   json["attach_total"] = status.attach_total;
   json["evict_total"] = status.evict_total;
   json["refusal_total"] = status.refusal_total;
+  json["keeper"] = TextJson(status.keeper);
+  json["keeper_lost"] = status.keeper_lost;
+  json["foreign_state_count"] = status.foreign_count;
+  json["foreign_bytes"] = status.foreign_bytes;
   return json;
 }
 

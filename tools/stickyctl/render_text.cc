@@ -181,6 +181,7 @@ std::string StateText(const wire::StateInfo& state, const std::vector<wire::Leas
       {"leases", Number(state.lease_count)},
       {"last used", LastUsedText(state)},
       {"kept by", KeptBy(state, leases, users)},
+      {"outlives daemon", state.kept ? "yes" : "no"},
       {"epoch", Number(state.epoch)},
       {"age", Duration(state.age_ms)},
       {"load took", state.load_ms == 0 ? "-" : Duration(state.load_ms)},
@@ -214,6 +215,22 @@ std::string LeasesText(const std::vector<wire::LeaseInfo>& leases, const UserNam
                rows);
 }
 
+namespace {
+
+std::string KeeperText(const wire::StatusReply& status) {
+  if (status.keeper.empty()) return "none: states end with this daemon";
+  std::string text = Printable(status.keeper);
+  text += status.keeper_lost ? " has gone: states end with this daemon"
+                             : ": states outlive this daemon";
+  if (status.foreign_count > 0) {
+    text += Format("; %u more, of another version, hold ", status.foreign_count) +
+            ByteCount(status.foreign_bytes);
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string StatusText(const wire::StatusReply& status, const UserNames& users) {
   const bool is_over = status.used_bytes > status.budget_bytes;
   const std::string rest = is_over ? ByteCount(status.used_bytes - status.budget_bytes) + " over it"
@@ -238,6 +255,7 @@ std::string StatusText(const wire::StatusReply& status, const UserNames& users) 
       {"since start", Counted(status.attach_total, "attach", "attaches") + ", " +
                           Counted(status.evict_total, "eviction", "evictions") + " for room, " +
                           Counted(status.refusal_total, "refusal", "refusals")},
+      {"keeper", KeeperText(status)},
       {"device", Printable(status.device) + ", dtype auto means " + Name(status.best_dtype)}};
   fields.insert(fields.end(), facts.begin(), facts.end());
   return Fields(fields);

@@ -94,6 +94,28 @@ bool WaitForEnd(DaemonClient& daemon, const UniqueFd& signals) {
   }
 }
 
+// The next daemon may have taken the state over: holds it again there, the same bytes.
+Outcome<Held> HoldAgain(const Request& request, const Held& before, const UniqueFd& signals) {
+  constexpr std::int64_t kPatienceMs = 15'000;  // less than the daemon awaits its sticky tasks
+  constexpr int kRetryMs = 100;
+  const Deadline deadline = Deadline::AfterMs(kPatienceMs);
+  wire::AttachRequest attach;
+  attach.state = before.loaded.state.name;
+  attach.digest = before.loaded.state.content_digest;
+  attach.hold = true;
+  attach.job = JobOfThisProcess();
+  for (;;) {
+    Outcome<DaemonClient> daemon = DaemonClient::Connect(request.socket);
+    if (daemon.ok()) {
+      STICKY_STEP(DaemonClient::Lease lease, daemon.value().Attach(attach));
+      return Held{std::move(daemon).value(), std::move(lease), before.loaded};
+    }
+    if (deadline.passed() || SignalComesFirst(signals, /*other=*/-1, kRetryMs)) {
+      return daemon.failed();
+    }
+  }
+}
+
 }  // namespace
 
 int Load(const Request& request, Console& console) {
@@ -109,8 +131,7 @@ int Load(const Request& request, Console& console) {
 int Hold(const Request& request, Console& console) {
   Outcome<Held> held = TakeHold(request, console);
   if (!held.ok()) return console.Fail(held.failed());
-  DaemonClient& daemon = held.value().daemon;
-  const wire::StateInfo& state = held.value().loaded.state;
+  const wire::StateInfo state = held.value().loaded.state;
   const Result<UniqueFd> signals = SignalsAsDescriptor(kEndingSignals);
   if (!signals.ok()) return console.Fail({Stage::kTalk, signals.error()});
   Json document = Document();
@@ -120,13 +141,21 @@ int Hold(const Request& request, Console& console) {
   document["pid"] = ::getpid();
   console.Print(document, "holding state '" + Printable(state.name) + "' (" +
                               ByteCount(state.arena_bytes) + ") until SIGTERM, SIGINT or SIGHUP\n");
-  if (WaitForEnd(daemon, signals.value())) return kExitOk;
-  return console.Fail(
-      {Stage::kTalk,
-       Error{Code::kUnavailable,
-             "hold '" + Escape(state.name) + "': stickyd at '" + Escape(daemon.path()) +
-                 "' went away, and the hold with it; start it and hold again",
-             EPIPE}});
+  while (!WaitForEnd(held.value().daemon, signals.value())) {
+    Outcome<Held> again = HoldAgain(request, held.value(), signals.value());
+    if (!again.ok()) {
+      return console.Fail({Stage::kTalk, Error{Code::kUnavailable,
+                                               "hold '" + Escape(state.name) + "': stickyd at '" +
+                                                   Escape(held.value().daemon.path()) +
+                                                   "' went away, and the hold with it: " +
+                                                   again.failed().error.message,
+                                               EPIPE}});
+    }
+    held = std::move(again);
+    console.Note("hold '" + Printable(state.name) +
+                 "': stickyd was started again, and the state is held again");
+  }
+  return kExitOk;
 }
 
 }  // namespace sticky::stickyctl

@@ -101,6 +101,11 @@ typedef struct sti_state_info {
   uint8_t template_digest[16];
   const char* name;   /* valid until sti_detach */
   const char* device; /* "host"; valid until sti_detach */
+  /* 1: the daemon knows of the lease. 0: the connection is gone, since the daemon was restarted or
+   * has died; what is mapped stays valid and the same. Attach anew for a lease that the next daemon
+   * knows of: nothing here does it behind the caller's back. */
+  uint32_t connected;
+  uint32_t reserved; /* 0 */
 } sti_state_info;
 
 /* "0.1.0"; static. */

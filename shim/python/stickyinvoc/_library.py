@@ -70,6 +70,8 @@ class CStateInfo(ctypes.Structure):
         ("template_digest", ctypes.c_uint8 * 16),
         ("name", ctypes.c_char_p),
         ("device", ctypes.c_char_p),
+        ("connected", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
     ]
 
 

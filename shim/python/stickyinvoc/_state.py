@@ -194,7 +194,7 @@ class State:
                 self._info = self._read_info()
             return self._handle
 
-    def _read_info(self):
+    def _read_c_info(self):
         info = _library.CStateInfo()
         info.struct_bytes = ctypes.sizeof(info)
         error = _library.CError()
@@ -204,6 +204,10 @@ class State:
             ),
             error,
         )
+        return info
+
+    def _read_info(self):
+        info = self._read_c_info()
         return StateInfo(
             info.name.decode(),
             info.device.decode(),
@@ -217,6 +221,13 @@ class State:
             bytes(info.content_digest).hex(),
             bytes(info.template_digest).hex(),
         )
+
+    @property
+    def connected(self):
+        """Whether the daemon still knows of this lease. When it does not, since it was restarted or
+        has died, every array stays valid and the same; attach anew for a lease."""
+        self._usable()
+        return self._read_c_info().connected == 1
 
     @property
     def info(self):

@@ -257,6 +257,9 @@ class History {
     if (Below(2) == 0) mapped_.erase(ask.state);
     rig_.Keep(rig_.core.Borrowers(ask.state, mapped_.contains(ask.state), rig_.now_ns));
   }
+  void Do(const KeepRecord&) {}
+  void Do(const KeepNode&) {}
+  void Do(const Stop&) {}
   void Do(const DropBundle&) {}
   void Do(const Log&) {}
 

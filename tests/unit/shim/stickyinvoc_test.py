@@ -340,7 +340,7 @@ class LibraryTest(unittest.TestCase):
         self.assertEqual(ctypes.sizeof(_library.CAttachOptions), 32)
         self.assertEqual(ctypes.sizeof(_library.CTensor), 96)
         self.assertEqual(_library.CTensor.shape.offset, 32)
-        self.assertEqual(ctypes.sizeof(_library.CStateInfo), 96)
+        self.assertEqual(ctypes.sizeof(_library.CStateInfo), 104)
         self.assertEqual(_library.CStateInfo.name.offset, 80)
         self.assertEqual(ctypes.sizeof(_library.CBuildOptions), 88)
         self.assertEqual(ctypes.sizeof(_library.CBuildTensor), 96)

@@ -36,6 +36,7 @@ NodeFacts Sound() {
   facts.daemon.pid = 4711;
   facts.daemon.uid = 1000;
   facts.daemon.budget_bytes = 8 * kGiB;
+  facts.daemon.keeper = "systemd";
   facts.daemon.used_bytes = 2 * kGiB;
   facts.daemon.largest_state_bytes = 2 * kGiB;
   facts.daemon.connection_count_max = 4096;
@@ -149,6 +150,21 @@ TEST(Diagnose, AnotherVersionOfDaemonOrLibraryIsTold) {
   EXPECT_EQ(ExitCodeFor(facts), kExitOk) << "a warning is no problem";
   facts.library_version.reset();
   EXPECT_THAT(Complaints(facts, "library"), HasSubstr("note: "));
+}
+
+TEST(Diagnose, WhatBecomesOfStatesWhenTheDaemonDiesIsTold) {
+  NodeFacts facts = Sound();
+  facts.daemon.keeper = "";
+  EXPECT_THAT(Complaints(facts, "keeper"), HasSubstr("note: none: states end with the daemon"));
+  facts.daemon.keeper = "sticky-keeper";
+  facts.daemon.keeper_lost = true;
+  EXPECT_THAT(Complaints(facts, "keeper"), HasSubstr("warning: sticky-keeper has gone"));
+  facts.daemon.keeper_lost = false;
+  EXPECT_THAT(Complaints(facts, "keeper"), IsEmpty());
+  facts.daemon.foreign_count = 2;
+  facts.daemon.foreign_bytes = 3 * kGiB;
+  EXPECT_THAT(Complaints(facts, "keeper"),
+              HasSubstr("2 states of a stickyd of another version are kept, and hold 3.00 GiB"));
 }
 
 TEST(Diagnose, ADaemonThatEndsIsNoneToStartWith) {

@@ -68,8 +68,8 @@ TEST(RenderJson, KeysOfAStateAreStable) {
       Keys(StateJson(SampleState())),
       ElementsAre("name", "phase", "device", "dtype", "source", "content_digest", "template_digest",
                   "epoch", "arena_bytes", "done_bytes", "tensor_count", "lease_count", "hold_count",
-                  "pinned", "huge_pages", "age_ms", "load_ms", "failure", "uid", "policy",
-                  "idle_ms", "queue_place", "wanted_bytes", "closed", "builder", "base"));
+                  "outlives_daemon", "pinned", "huge_pages", "age_ms", "load_ms", "failure", "uid",
+                  "policy", "idle_ms", "queue_place", "wanted_bytes", "closed", "builder", "base"));
 }
 
 TEST(RenderJson, KeysOfLeasesAndStatusAreStable) {
@@ -81,7 +81,8 @@ TEST(RenderJson, KeysOfLeasesAndStatusAreStable) {
                           "cgroup", "device", "auto_dtype", "shutting_down", "budget_bytes",
                           "used_bytes", "state_count", "lease_count", "connection_count",
                           "connection_count_max", "draining", "queue_count", "load_count",
-                          "attach_total", "evict_total", "refusal_total"));
+                          "attach_total", "evict_total", "refusal_total", "keeper", "keeper_lost",
+                          "foreign_state_count", "foreign_bytes"));
 }
 
 TEST(RenderJson, APolicyHasItsLabelsAsAnObject) {

@@ -76,13 +76,40 @@ void CheckFolder(const NodeFacts& facts, std::vector<Finding>& findings) {
   }
 }
 
+// What becomes of the states when the daemon dies.
+void CheckKeeper(const DaemonFacts& daemon, std::vector<Finding>& findings) {
+  if (daemon.keeper_lost) {
+    findings.push_back({Level::kWarning, "keeper",
+                        Printable(daemon.keeper) +
+                            " has gone: states go on, but end with this daemon, by a crash too",
+                        "when no state is needed, `stickyctl shutdown` and start both again"});
+  } else if (daemon.keeper.empty()) {
+    findings.push_back({Level::kNote, "keeper", "none: states end with the daemon",
+                        "start it as `sticky-keeper -- OPTIONS`, or as the shipped service, and "
+                        "states outlive its death"});
+  } else {
+    findings.push_back({Level::kOk,
+                        "keeper",
+                        Printable(daemon.keeper) + " keeps states: they outlive the daemon",
+                        {}});
+  }
+  if (daemon.foreign_count == 0) return;
+  findings.push_back(
+      {Level::kWarning, "keeper",
+       Format("%u states of a stickyd of another version are kept, and hold ",
+              daemon.foreign_count) +
+           ByteCount(daemon.foreign_bytes),
+       "start that version to use them, or `stickyctl shutdown --drop-states` to be rid of all"});
+}
+
 void CheckVersion(const NodeFacts& facts, const std::string& program, const std::string& version,
                   std::vector<Finding>& findings) {
   if (version == facts.stickyctl_version) return;
   findings.push_back(
       {Level::kWarning, "versions",
        program + " is version " + Printable(version) + ", stickyctl " + facts.stickyctl_version,
-       "install one version; after that restart the daemon, which ends its states"});
+       "install one version; after that `stickyctl shutdown --keep-states` (with a keeper), or "
+       "restart the daemon, which ends its states"});
 }
 
 }  // namespace
@@ -110,6 +137,7 @@ void CheckDaemon(const NodeFacts& facts, std::vector<Finding>& findings) {
                 daemon.uid, facts.protocol_min, facts.protocol_max),
          {}});
     CheckVersion(facts, "stickyd", daemon.version, findings);
+    CheckKeeper(daemon, findings);
   }
   if (daemon.shutting_down) {
     findings.push_back({Level::kWarning, "daemon",

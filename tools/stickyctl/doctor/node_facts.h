@@ -72,6 +72,10 @@ struct DaemonFacts {
   std::uint64_t largest_state_bytes = 0;
   std::uint32_t connection_count_max = 0;
   bool shutting_down = false;
+  std::string keeper;               // who keeps its states; empty: nobody
+  bool keeper_lost = false;         // it has gone since
+  std::uint32_t foreign_count = 0;  // states that a daemon of another version left
+  std::uint64_t foreign_bytes = 0;
   LimitFacts limits;                // absent when /proc does not show them to us
   std::optional<GroupFacts> group;  // absent likewise
 };

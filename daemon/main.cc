@@ -245,6 +245,7 @@ Result<int> Serve(const Options& options) {
   STICKY_ASSIGN(coordinator_options.installed, FindInstalled(config, options));
   ::umask(0077);
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGIO, SIG_IGN);   // what a lease on an arena may send, while HostArena::Seal has one
   ::signal(SIGHUP, SIG_IGN);  // a terminal that closes does not take the node's states along
   RaiseDescriptorLimit();
   Inherited inherited = TakeInherited();

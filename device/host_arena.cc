@@ -124,7 +124,27 @@ Status HostArena::Prefault() {
   return Ok{};
 }
 
+// A read-only description of the arena. Errors: kUnavailable while anyone has one for writing,
+// which the kernel knows when it is asked for a lease to read: it gives none then. (Not counted:
+// what memfd_create gave us, and our own children got of it.)
+Result<UniqueFd> HostArena::ReopenWithoutWriters() {
+  STICKY_ASSIGN(UniqueFd reader, Open(O_RDONLY));
+  if (::fcntl(reader.get(), F_SETLEASE, F_RDLCK) != 0) {
+    if (errno == EAGAIN) {
+      return Error{Code::kUnavailable,
+                   "seal an arena: a writable mapping or descriptor of it is still open", EAGAIN};
+    }
+    return ErrnoError("seal an arena: ask for a lease, to see that nobody can write", errno);
+  }
+  static_cast<void>(::fcntl(reader.get(), F_SETLEASE, F_UNLCK));  // it has told what it can tell
+  return reader;
+}
+
 Status HostArena::Seal() {
+  UniqueFd reader;
+  if (was_lent_writable_) {
+    STICKY_ASSIGN(reader, ReopenWithoutWriters());
+  }
   if (::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SEAL) != 0) {
     if (errno == EBUSY) {
       return Error{Code::kUnavailable, "seal an arena: a writable mapping of it is still alive",
@@ -132,6 +152,7 @@ Status HostArena::Seal() {
     }
     return ErrnoError("seal an arena", errno);
   }
+  if (reader.valid()) fd_ = std::move(reader);  // now there is no description for writing at all
   sealed_ = true;
   // Only now can nobody punch holes any more.
   struct stat status {};
@@ -152,17 +173,25 @@ Status HostArena::LetOthersReopen() {
 
 Result<UniqueFd> HostArena::Lend() const { return Reopen(O_RDONLY); }
 
-Result<UniqueFd> HostArena::LendWritable() const { return Reopen(O_RDWR); }
+Result<UniqueFd> HostArena::LendWritable() {
+  was_lent_writable_ = true;
+  return Reopen(O_RDWR);
+}
+
+Result<UniqueFd> HostArena::Open(int flags) const {
+  const std::string path = Format("/proc/self/fd/%d", fd_.get());
+  UniqueFd opened(::open(path.c_str(), flags | O_CLOEXEC));
+  if (!opened.valid() && errno == EACCES) {  // a borrower of our own uid may have changed the mode
+    static_cast<void>(::fchmod(fd_.get(), S_IRUSR | S_IWUSR));
+    opened.Reset(::open(path.c_str(), flags | O_CLOEXEC));
+  }
+  if (!opened.valid()) return ErrnoError("reopen an arena", errno);
+  return opened;
+}
 
 // A new description with the lease's lock on it.
 Result<UniqueFd> HostArena::Reopen(int flags) const {
-  const std::string path = Format("/proc/self/fd/%d", fd_.get());
-  UniqueFd lent(::open(path.c_str(), flags | O_CLOEXEC));
-  if (!lent.valid() && errno == EACCES) {  // a borrower of our own uid may have changed the mode
-    static_cast<void>(::fchmod(fd_.get(), S_IRUSR | S_IWUSR));
-    lent.Reset(::open(path.c_str(), flags | O_CLOEXEC));
-  }
-  if (!lent.valid()) return ErrnoError("reopen an arena", errno);
+  STICKY_ASSIGN(UniqueFd lent, Open(flags));
   struct flock lock = WholeFile(F_RDLCK);
   if (::fcntl(lent.get(), F_OFD_SETLK, &lock) != 0) {
     return ErrnoError("take the lease lock of an arena", errno);

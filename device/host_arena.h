@@ -6,7 +6,7 @@
 // that description lives. So HasBorrowers() is true exactly while somebody can still read it.
 //
 // Thread: one thread at a time.
-// Source: memfd_create(2), fcntl(2) "File sealing" and "Open file description locks".
+// Source: memfd_create(2), fcntl(2) "File sealing", "Open file description locks" and "Leases".
 
 #ifndef STICKY_DEVICE_HOST_ARENA_H_
 #define STICKY_DEVICE_HOST_ARENA_H_
@@ -50,9 +50,11 @@ class HostArena {
   // pages. Blocking: for seconds on a large arena. Errors: kOutOfMemory.
   Status Prefault();
 
-  // Seals against writing and further seals. Errors: kUnavailable (EBUSY) while a writable mapping
-  // lives anywhere: nothing has changed then; kCorrupt when pages are missing (holes would be
-  // charged to readers), kPermissionDenied when somebody else has sealed it: it is of no use then.
+  // Seals against writing and further seals. Errors: kUnavailable while a writable mapping lives
+  // anywhere (EBUSY), or anybody to whom it was lent for writing has that description open or
+  // mapped (EAGAIN), by which readers could be locked out: nothing has changed then. kCorrupt when
+  // pages are missing (holes would be charged to readers), kPermissionDenied when somebody else has
+  // sealed it, kOutOfMemory without descriptors: it is of no use then.
   Status Seal();
   bool sealed() const { return sealed_; }
   // Whoever holds a lent description may open it again by its path in /proc, for reading; before,
@@ -64,19 +66,22 @@ class HostArena {
   Result<UniqueFd> Lend() const;
 
   // As Lend, but writable and of an arena that is not sealed yet: for a builder. Whoever has it may
-  // write, and punch holes, until Seal().
-  Result<UniqueFd> LendWritable() const;
+  // write, and punch holes, until Seal(), which waits for nobody: it must be closed by then.
+  Result<UniqueFd> LendWritable();
 
   // Whether any lent description is still held open or mapped, by whomever.
   Result<bool> HasBorrowers() const;
 
  private:
   HostArena(UniqueFd fd, std::uint64_t size_bytes, PageKind page_kind);
+  Result<UniqueFd> Open(int flags) const;
   Result<UniqueFd> Reopen(int flags) const;
+  Result<UniqueFd> ReopenWithoutWriters();
   UniqueFd fd_;
   std::uint64_t size_bytes_ = 0;
   PageKind page_kind_ = PageKind::kSmall;
   bool sealed_ = false;
+  bool was_lent_writable_ = false;
 };
 
 // A sealed memfd with a copy of `bytes`: manifests, plans and long replies travel in one.

@@ -289,7 +289,7 @@ Result<std::vector<UniqueFd>> Coordinator::Attachments(const Send& action) {
   if (action.attachment == Attachment::kNone) return fds;
   const auto found = held_.find(action.state);
   if (found == held_.end()) return Error{Code::kInternal, "hand out a state that is not there"};
-  const Held& held = found->second;
+  Held& held = found->second;
   if (action.attachment == Attachment::kBuildArena) {
     const auto& reply = std::get<wire::BuildArenaReply>(action.message.body);
     STICKY_ASSIGN(UniqueFd arena, held.arenas.at(reply.arena).LendWritable());

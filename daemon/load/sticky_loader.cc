@@ -291,9 +291,9 @@ Status Load(const wire::Received& first) {
 
 Status PrefaultArena(const wire::PrefaultRequest& request, wire::Received& message) {
   if (message.fds.size() != 1) return Error{Code::kInternal, "expected an arena"};
-  STICKY_ASSIGN(device::HostArena arena,
-                device::HostArena::Adopt(std::move(message.fds[0]), request.arena_bytes));
-  {
+  {  // nothing of it is left here when the reply goes
+    STICKY_ASSIGN(const device::HostArena arena,
+                  device::HostArena::Adopt(std::move(message.fds[0]), request.arena_bytes));
     STICKY_ASSIGN(device::Mapping mapping,
                   device::Mapping::Writable(arena.fd(), request.arena_bytes));
     ProgressTeller progress({request.arena_bytes, 0, kProgressNs}, SayProgress);

@@ -19,6 +19,8 @@ sticky_test(daemon_socket_test LABEL integration SOURCES integration/daemon_sock
   DEPS sticky::test_daemon)
 sticky_test(hostile_client_test LABEL fault SOURCES fault/hostile_client_test.cc
   DEPS sticky::test_daemon)
+sticky_test(hostile_builder_test LABEL fault SOURCES fault/hostile_builder_test.cc
+  DEPS sticky::test_daemon)
 sticky_test(crowded_node_test LABEL fault SOURCES fault/crowded_node_test.cc
   DEPS sticky::test_daemon)
 sticky_test(loader_fault_test LABEL fault SOURCES fault/loader_fault_test.cc
@@ -28,8 +30,8 @@ target_link_libraries(sticky_fake_loader PRIVATE sticky_flags sticky::device sti
 set_target_properties(sticky_fake_loader PROPERTIES
   RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
 add_dependencies(loader_fault_test sticky_fake_loader)
-foreach(test crowded_node_test daemon_life_test daemon_socket_test hostile_client_test
-        loader_fault_test)
+foreach(test crowded_node_test daemon_life_test daemon_socket_test hostile_builder_test
+        hostile_client_test loader_fault_test)
   add_dependencies(${test} stickyd sticky-loader)
 endforeach()
 sticky_test(outlive_test LABEL integration SOURCES integration/outlive_test.cc

@@ -363,12 +363,13 @@ TEST_F(BuildTest, ADerivedStateKeepsItsBase) {
 TEST_F(BuildTest, HolesPunchedIntoAnArenaAreFoundAtTheCommit) {
   WireClient client = daemon_.Client();
   ASSERT_THAT(client.Ask(wire::BuildRequest{.state = "holes"}), IsOk());
-  const Result<wire::Received> arena = client.Ask(wire::BuildArenaRequest{kBytes, 0});
+  Result<wire::Received> arena = client.Ask(wire::BuildArenaRequest{kBytes, 0});
   ASSERT_THAT(arena, IsOk());
   const int fd = arena.value().fds.at(0).get();
   EXPECT_NE(::ftruncate(fd, 4096), 0) << "its size is sealed from the start";
   EXPECT_NE(::ftruncate(fd, 2 * kBytes), 0);
   ASSERT_EQ(::fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 64 << 10), 0);
+  arena.value().fds.clear();
   wire::Manifest draft;
   draft.state = "holes";
   draft.device = "host";

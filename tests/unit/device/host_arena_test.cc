@@ -53,6 +53,55 @@ TEST(HostArena, SealFailsWhileAWritableMappingLives) {
   EXPECT_THAT(arena.Seal(), FailsWith(Code::kUnavailable));
 }
 
+class HostArenaOfABuilder : public ::testing::TestWithParam<bool> {
+ protected:
+  static constexpr std::uint64_t kHugePage = 2u << 20;
+  // As long as the node has no huge pages to give, both are the same.
+  HostArena arena_ = HostArena::Create("test", kHugePage, /*want_huge=*/GetParam()).value();
+};
+
+TEST_P(HostArenaOfABuilder, SealFailsWhileTheDescriptorForWritingIsOpenAndChangesNothing) {
+  ASSERT_THAT(arena_.Prefault(), IsOk());
+  UniqueFd lent = arena_.LendWritable().value();
+
+  const Status refused = arena_.Seal();
+
+  EXPECT_THAT(refused, FailsWith(Code::kUnavailable));
+  EXPECT_FALSE(arena_.sealed());
+  EXPECT_EQ(::fcntl(lent.get(), F_GET_SEALS) & F_SEAL_WRITE, 0);
+  lent.Reset();
+  EXPECT_THAT(arena_.Seal(), IsOk());
+  EXPECT_EQ(::fcntl(arena_.fd(), F_GETFL) & O_ACCMODE, O_RDONLY);
+}
+
+TEST_P(HostArenaOfABuilder, SealFailsWhileThatDescriptorIsMappedEvenForReading) {
+  ASSERT_THAT(arena_.Prefault(), IsOk());
+  UniqueFd lent = arena_.LendWritable().value();
+  {
+    const Mapping mapping = Mapping::ReadOnly(lent.get(), kHugePage).value();
+    lent.Reset();
+
+    EXPECT_THAT(arena_.Seal(), FailsWith(Code::kUnavailable));
+  }
+  EXPECT_THAT(arena_.Seal(), IsOk());
+}
+
+TEST_P(HostArenaOfABuilder, ReadersAreLentAndSeenAsOfAnyOther) {
+  ASSERT_THAT(arena_.Prefault(), IsOk());
+  arena_.LendWritable().value().Reset();
+  ASSERT_THAT(arena_.Seal(), IsOk());
+
+  EXPECT_FALSE(arena_.HasBorrowers().value());
+  UniqueFd lent = arena_.Lend().value();
+  EXPECT_TRUE(arena_.HasBorrowers().value());
+  EXPECT_THAT(Mapping::Writable(lent.get(), kHugePage), FailsWith(Code::kPermissionDenied));
+  lent.Reset();
+  EXPECT_FALSE(arena_.HasBorrowers().value());
+}
+
+INSTANTIATE_TEST_SUITE_P(Pages, HostArenaOfABuilder, ::testing::Bool(),
+                         [](const auto& kind) { return kind.param ? "huge" : "ordinary"; });
+
 TEST(HostArena, SealFailsWhenPagesAreMissing) {
   HostArena arena = HostArena::Create("test", kBytes, false).value();
 
@@ -175,11 +224,13 @@ TEST(HostArena, MissingPagesAreFoundOnceNobodyCanPunchHolesAnyMore) {
     Mapping mapping = Mapping::Writable(arena.fd(), kBytes).value();
     ASSERT_THAT(mapping.Populate(0, kBytes), IsOk());
   }
-  const UniqueFd builders = arena.LendWritable().value();
+  const UniqueFd ours(::dup(arena.fd()));
+  UniqueFd builders = arena.LendWritable().value();
   ASSERT_EQ(::fallocate(builders.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), 0);
+  builders.Reset();
 
   EXPECT_THAT(arena.Seal(), FailsWith(Code::kCorrupt));
-  EXPECT_NE(::fallocate(builders.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), 0);
+  EXPECT_NE(::fallocate(ours.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096), 0);
 }
 
 TEST(HostArena, LentWritableItIsBorrowedAndNotSealedWhileItIsMapped) {

@@ -1,5 +1,6 @@
 // stickyd: the daemon's composition root. Reads options and config, joins the rooms, runs the loop.
 
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -247,7 +248,7 @@ Result<int> Serve(const Options& options) {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGIO, SIG_IGN);   // what a lease on an arena may send, while HostArena::Seal has one
   ::signal(SIGHUP, SIG_IGN);  // a terminal that closes does not take the node's states along
-  RaiseDescriptorLimit();
+  const std::uint64_t descriptor_count_max = RaiseDescriptorLimit();
   Inherited inherited = TakeInherited();
   Result<std::unique_ptr<SocketHome>> home =
       SocketHome::Open(path, ModeOf(config.socket), inherited);
@@ -258,11 +259,13 @@ Result<int> Serve(const Options& options) {
     return error;
   }
   Logger logger(options.log_level);
+  // A quarter for those that one user's file system does not let us close.
+  Closer closer(std::clamp<std::size_t>(descriptor_count_max / 4, 1, Closer::kWaitingMax));
   Loop loop;
   bool keeps_states = false;
   {
     Keeper keeper(loop);
-    Coordinator coordinator(loop, *home.value(), keeper, logger, coordinator_options);
+    Coordinator coordinator(loop, closer, *home.value(), keeper, logger, coordinator_options);
     STICKY_TRY(coordinator.Start(std::move(inherited.kept)));
     const SignalWatcher on_term(loop, SIGTERM, [&] { coordinator.ShutDown(); });
     const SignalWatcher on_int(loop, SIGINT, [&] { coordinator.ShutDown(); });

@@ -193,7 +193,7 @@ Status SendFrame(int socket, std::span<const std::uint8_t> bytes, std::span<cons
   }
 }
 
-Result<std::optional<Frame>> TryReceive(int socket) {
+Result<bool> TryReceiveInto(int socket, Rights rights, Frame& frame) {
   // Not cleared first: a small frame should cost what a small frame costs.
   const auto buffer = std::make_unique_for_overwrite<std::uint8_t[]>(kFrameBytesMax);
   alignas(cmsghdr) char control[kControlBytes];
@@ -201,23 +201,26 @@ Result<std::optional<Frame>> TryReceive(int socket) {
   msghdr header{};
   header.msg_iov = &part;
   header.msg_iovlen = 1;
-  header.msg_control = control;
-  header.msg_controllen = sizeof control;
+  if (rights == Rights::kTake) {
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+  }
   ssize_t size = -1;
   do {
     size = ::recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (size < 0 && errno == EINTR);
-  if (size < 0 && WouldBlock(errno)) return std::optional<Frame>();
+  if (size < 0 && WouldBlock(errno)) return false;
   if (size < 0 && PeerIsGone(errno)) return PeerClosed("receive frame");
   if (size < 0) return ErrnoError("receive frame", errno);
 
-  Frame frame;
   frame.fds = TakeFds(header);
+  const bool are_fewer = (header.msg_flags & MSG_CTRUNC) != 0;
+  frame.rights_refused = are_fewer && rights == Rights::kRefuse;
   if ((header.msg_flags & MSG_TRUNC) != 0) {
     return Error{Code::kCorrupt,
                  Format("receive frame: it is longer than %u bytes", kFrameBytesMax)};
   }
-  if ((header.msg_flags & MSG_CTRUNC) != 0) {
+  if (are_fewer && rights == Rights::kTake) {
     return Error{Code::kCorrupt,
                  "receive frame: not all of its descriptors arrived; is this process at its limit "
                  "of open files (ulimit -n)?"};
@@ -225,6 +228,13 @@ Result<std::optional<Frame>> TryReceive(int socket) {
   // Also what a frame of no bytes looks like: both end the conversation.
   if (size == 0) return PeerClosed("receive frame");
   frame.bytes.assign(buffer.get(), buffer.get() + size);
+  return true;
+}
+
+Result<std::optional<Frame>> TryReceive(int socket) {
+  Frame frame;
+  STICKY_ASSIGN(const bool is_there, TryReceiveInto(socket, Rights::kTake, frame));
+  if (!is_there) return std::optional<Frame>();
   return std::optional<Frame>(std::move(frame));
 }
 

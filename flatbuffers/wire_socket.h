@@ -32,6 +32,7 @@ inline constexpr std::size_t kSocketPathBytesMax = 107;
 struct Frame {
   std::vector<std::uint8_t> bytes;  // aligned to 8, as operator new gives them
   std::vector<UniqueFd> fds;
+  bool rights_refused = false;  // it had descriptors, and was taken without them
 };
 
 // Errors: kInvalidArgument, naming the path and its length, when `path` is empty or too long.
@@ -62,6 +63,12 @@ Result<bool> TrySend(int socket, std::span<const std::uint8_t> bytes, std::span<
 
 // As ReceiveFrame, without waiting: nothing when no frame is there now.
 Result<std::optional<Frame>> TryReceive(int socket);
+
+// As TryReceive, for whoever must not close a stranger's descriptors here, which can take for ever:
+// they come in `frame.fds` also when it fails, and Rights::kRefuse never makes them ours. Whether
+// a frame is there; `frame` is one of no bytes before.
+enum class Rights : std::int8_t { kTake = 0, kRefuse };
+Result<bool> TryReceiveInto(int socket, Rights rights, Frame& frame);
 
 }  // namespace sticky::wire
 

@@ -15,6 +15,7 @@
 
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "daemon/io/closer.h"
 #include "daemon/io/loop.h"
 #include "flatbuffers/wire_codec.h"
 #include "flatbuffers/wire_socket.h"
@@ -30,19 +31,28 @@ class Connection {
   // Most frames taken from one peer before the others have their turn.
   static constexpr int kFramesPerTurn = 16;
 
+  struct Frame {
+    std::vector<std::uint8_t> bytes;
+    ForeignFds fds;
+    // It came with descriptors, of which no more are taken from this user: see Closer::PressureOf.
+    bool fds_refused = false;
+  };
   struct Callbacks {
-    std::function<void(wire::Frame)> on_frame;
+    std::function<void(Frame)> on_frame;
     // The connection is of no use any more; `why` is empty when the peer just closed it. Called at
     // most once, from the loop and never from within Send.
     std::function<void(std::string why)> on_closed;
   };
 
-  static Result<std::unique_ptr<Connection>> Create(Loop& loop, UniqueFd socket,
-                                                    Callbacks callbacks);
+  // owner: the uid of the peer, or Closer::kOurChildren. closer: not owned.
+  static Result<std::unique_ptr<Connection>> Create(Loop& loop, Closer& closer, std::uint32_t owner,
+                                                    UniqueFd socket, Callbacks callbacks);
+  ~Connection();
 
   // Sends or queues. A message that does not fit into a frame goes as a Blob. When the queue is
   // full, or the socket fails, nothing is sent and on_closed follows on the loop's next turn.
-  void Send(const wire::Message& message, std::vector<UniqueFd> fds);
+  // foreign: come after `fds`.
+  void Send(const wire::Message& message, std::vector<UniqueFd> fds, ForeignFds foreign = {});
 
   // No frame is delivered from here on; on_closed follows once what is queued has been sent.
   void CloseAfterSending(std::string why);
@@ -56,27 +66,35 @@ class Connection {
   struct Outgoing {
     std::vector<std::uint8_t> bytes;
     std::vector<UniqueFd> fds;
+    ForeignFds foreign;
     std::size_t cost_bytes = 0;
   };
 
-  Connection(Loop& loop, UniqueFd socket, Callbacks callbacks);
+  Connection(Loop& loop, Closer& closer, std::uint32_t owner, UniqueFd socket, Callbacks callbacks);
   void OnReady(bool readable, bool writable);
+  void Pause();
   void Read(int frame_count_max);
   void Flush();
   Result<bool> TrySend(const Outgoing& frame);
   void Fail(std::string why);
 
+  Closer& closer_;
+  const std::uint32_t owner_;
   UniqueFd socket_;
   Callbacks callbacks_;
   Timer closing_;  // fires at once, so that on_closed comes from the loop
   std::unique_ptr<Poller> poller_;
-  Timer retry_;  // while too many descriptors are on their way to anyone
+  Timer retry_;  // while too many descriptors are on their way to anyone, or wait to be closed
   std::deque<Outgoing> queue_;
   std::size_t queued_bytes_ = 0;
   std::string why_;
   bool failed_ = false;
   bool ending_ = false;
 };
+
+// Ends a connection: the peer sees it at once. Frames that nobody has read may hold descriptors,
+// which go with the socket; then the closer closes it.
+void CloseSocket(UniqueFd socket, Closer& closer, std::uint32_t owner);
 
 }  // namespace sticky::daemon
 

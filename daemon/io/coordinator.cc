@@ -56,32 +56,36 @@ void AddArenaSizes(const std::vector<device::HostArena>& arenas, wire::Body& bod
   for (const device::HostArena& arena : arenas) reply->arena_bytes.push_back(arena.size_bytes());
 }
 
-// Adds files, one descriptor each, to those that a load waits for.
+// Adds files, one descriptor each, to those that a load waits for. What is no regular file is found
+// by the loader: to examine a file may take for ever. What is no file to read is seen without that.
 // Errors: kInvalidArgument for more or fewer descriptors than files, more files than the load
-//   said, or a descriptor of anything but a regular file; the load has no use any more.
+//   said, or a descriptor that cannot be read from; the load has no use any more.
 Status AddFiles(FileBundle& bundle, const wire::LoadRequest& load, const wire::FilesPart& part,
-                std::vector<UniqueFd> fds) {
+                ForeignFds fds) {
   const std::string doing = "load '" + load.state + "': ";
   if (part.files.size() != fds.size() || bundle.fds.size() + fds.size() > load.file_count) {
     return Error{Code::kInvalidArgument, doing + "files and descriptors do not match"};
   }
   for (std::size_t i = 0; i < fds.size(); ++i) {
-    struct stat status {};
-    if (::fstat(fds[i].get(), &status) != 0 || !S_ISREG(status.st_mode)) {
-      return Error{Code::kInvalidArgument,
-                   doing + "'" + Escape(part.files[i].name) + "' is not a regular file"};
+    const int flags = ::fcntl(fds.get(i), F_GETFL);
+    const bool may_read = (flags & O_ACCMODE) != O_WRONLY && (flags & (O_PATH | O_DIRECTORY)) == 0;
+    if (flags < 0 || !may_read) {
+      return Error{Code::kInvalidArgument, doing + "the descriptor of '" +
+                                               Escape(part.files[i].name) +
+                                               "' is not a regular file open for reading"};
     }
     bundle.files.push_back(part.files[i]);
-    bundle.fds.push_back(std::move(fds[i]));
   }
+  bundle.fds.Append(std::move(fds));
   return Ok{};
 }
 
 }  // namespace
 
-Coordinator::Coordinator(Loop& loop, SocketHome& home, Keeper& keeper, Logger& logger,
-                         const CoordinatorOptions& options)
+Coordinator::Coordinator(Loop& loop, Closer& closer, SocketHome& home, Keeper& keeper,
+                         Logger& logger, const CoordinatorOptions& options)
     : loop_(loop),
+      closer_(closer),
       home_(home),
       keeper_(keeper),
       kept_(keeper),
@@ -128,13 +132,15 @@ void Coordinator::ShutDown() {
 
 void Coordinator::OnConnection(UniqueFd socket, Peer peer) {
   const bool is_full = clients_.size() >= options_.connection_count_max;
-  if (clients_.size() >= options_.connection_count_max + kTurnedAwayMax) return;
+  if (clients_.size() >= options_.connection_count_max + kTurnedAwayMax) {
+    return CloseSocket(std::move(socket), closer_, peer.uid);
+  }
   const ConnectionId id{next_connection_++};
   Connection::Callbacks callbacks;
-  callbacks.on_frame = [this, id](wire::Frame frame) { OnFrame(id, std::move(frame)); };
+  callbacks.on_frame = [this, id](Connection::Frame frame) { OnFrame(id, std::move(frame)); };
   callbacks.on_closed = [this, id](const std::string& why) { OnClosed(id, why); };
   Result<std::unique_ptr<Connection>> connection =
-      Connection::Create(loop_, std::move(socket), std::move(callbacks));
+      Connection::Create(loop_, closer_, peer.uid, std::move(socket), std::move(callbacks));
   if (!connection.ok()) {
     return logger_.Line(Log::Level::kWarning, Printable(connection.error().message));
   }
@@ -158,7 +164,7 @@ void Coordinator::Answer(Client& client, std::uint32_t request_id, const Error& 
                           {});
 }
 
-void Coordinator::OnFrame(ConnectionId id, wire::Frame frame) {
+void Coordinator::OnFrame(ConnectionId id, Connection::Frame frame) {
   const auto found = clients_.find(id);
   if (found == clients_.end()) return;
   Client& client = found->second;
@@ -167,6 +173,13 @@ void Coordinator::OnFrame(ConnectionId id, wire::Frame frame) {
   if (client.refusal) {
     Answer(client, request_id, *client.refusal);
     return client.connection->CloseAfterSending("it was turned away");
+  }
+  if (message.ok() && frame.fds_refused) {
+    message = Error{Code::kUnavailable,
+                    Format("take descriptors: too many of user %u wait to be closed, and the "
+                           "file system of one of them does not answer (FUSE, NFS?); try again "
+                           "later",
+                           client.peer.uid)};
   }
   if (!message.ok()) {
     Answer(client, request_id, message.error());
@@ -184,7 +197,7 @@ void Coordinator::OnFrame(ConnectionId id, wire::Frame frame) {
 
 // Collects a load request and its files; the core hears of it when all are there.
 void Coordinator::OnLoadFiles(ConnectionId id, Client& client, const wire::Message& message,
-                              std::vector<UniqueFd> fds) {
+                              ForeignFds fds) {
   if (const auto* request = std::get_if<wire::LoadRequest>(&message.body)) {
     if (client.pending) {
       return client.connection->CloseAfterSending("a load began before another had its files");
@@ -381,8 +394,9 @@ void Coordinator::Perform(StartLoader& action) {
     held_[id].draft = std::move(draft);
     Do(core_.Planned(id, memory_bytes, tensor_count, MonotonicNs()));
   };
-  Result<std::unique_ptr<LoaderProcess>> loader = LoaderProcess::Start(
-      loop_, options_.loader_program, action.request, std::move(bundle), std::move(callbacks));
+  Result<std::unique_ptr<LoaderProcess>> loader =
+      LoaderProcess::Start(loop_, closer_, options_.loader_program, action.request,
+                           std::move(bundle), std::move(callbacks));
   if (!loader.ok()) {
     Queue(core_.LoaderFailed(id, loader.error(), MonotonicNs()));
     return Queue(core_.LoaderGone(id, MonotonicNs()));

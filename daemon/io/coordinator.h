@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "daemon/core/node_state.h"
+#include "daemon/io/closer.h"
 #include "daemon/io/connection.h"
 #include "daemon/io/keeper.h"
 #include "daemon/io/kept_states.h"
@@ -44,7 +45,8 @@ struct CoordinatorOptions {
 
 class Coordinator {
  public:
-  Coordinator(Loop& loop, SocketHome& home, Keeper& keeper, Logger& logger,
+  // closer: must outlive the loop, on which connections are buried.
+  Coordinator(Loop& loop, Closer& closer, SocketHome& home, Keeper& keeper, Logger& logger,
               const CoordinatorOptions& options);
   ~Coordinator();
 
@@ -81,12 +83,11 @@ class Coordinator {
 
   Result<std::unique_ptr<Listener>> MakeListener();
   void OnConnection(UniqueFd socket, Peer peer);
-  void OnFrame(ConnectionId id, wire::Frame frame);
-  void OnLoadFiles(ConnectionId id, Client& client, const wire::Message& message,
-                   std::vector<UniqueFd> fds);
+  void OnFrame(ConnectionId id, Connection::Frame frame);
+  void OnLoadFiles(ConnectionId id, Client& client, const wire::Message& message, ForeignFds fds);
   // A builder's table of what its arenas hold, which is checked here and kept for the publication.
   void OnCommit(ConnectionId id, Client& client, const wire::Message& message,
-                const std::vector<UniqueFd>& fds);
+                const ForeignFds& fds);
   void OnClosed(ConnectionId id, const std::string& why);
   void Answer(Client& client, std::uint32_t request_id, const Error& error);
   void OnTick();
@@ -127,6 +128,7 @@ class Coordinator {
   void Kill(StateId state);  // its loader and its requester, if it has them
 
   Loop& loop_;
+  Closer& closer_;
   SocketHome& home_;
   Keeper& keeper_;
   KeptStates kept_;

@@ -12,13 +12,13 @@ namespace {
 
 // The table that came with a commit, held against the arenas that the builder was given.
 // Errors: kCorrupt, kInvalidArgument.
-Result<wire::Manifest> CheckDraft(const std::vector<UniqueFd>& fds, const std::string& state,
+Result<wire::Manifest> CheckDraft(const ForeignFds& fds, const std::string& state,
                                   const std::vector<device::HostArena>& arenas) {
   if (fds.size() != 1) {
     return Error{Code::kInvalidArgument, "it came without its table of tensors and assets"};
   }
   STICKY_ASSIGN(const wire::SealedView view,
-                wire::SealedView::Map(fds[0].get(), wire::kManifestBytesMax));
+                wire::SealedView::Map(fds.get(0), wire::kManifestBytesMax));
   STICKY_ASSIGN(wire::Manifest draft, wire::DecodeManifest(view.bytes()));
   if (draft.state != state) {
     return Error{Code::kInvalidArgument, "its table is of another state, '" + draft.state + "'"};
@@ -36,7 +36,7 @@ Result<wire::Manifest> CheckDraft(const std::vector<UniqueFd>& fds, const std::s
 }  // namespace
 
 void Coordinator::OnCommit(ConnectionId id, Client& client, const wire::Message& message,
-                           const std::vector<UniqueFd>& fds) {
+                           const ForeignFds& fds) {
   const auto& request = std::get<wire::BuildCommitRequest>(message.body);
   const std::optional<BuildInfo> build = core_.BuildOf(id);
   std::uint32_t tensor_count = 0;
@@ -56,8 +56,8 @@ void Coordinator::OnCommit(ConnectionId id, Client& client, const wire::Message&
 
 Result<LoaderProcess*> Coordinator::HelperOf(StateId id) {
   if (const auto found = loaders_.find(id); found != loaders_.end()) return found->second.get();
-  STICKY_ASSIGN(loaders_[id],
-                LoaderProcess::StartHelper(loop_, options_.loader_program, CallbacksFor(id)));
+  STICKY_ASSIGN(loaders_[id], LoaderProcess::StartHelper(loop_, closer_, options_.loader_program,
+                                                         CallbacksFor(id)));
   return loaders_[id].get();
 }
 

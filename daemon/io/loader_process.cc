@@ -33,7 +33,8 @@ Error DeathOf(int status) {
 
 LoaderProcess::LoaderProcess(Callbacks callbacks) : callbacks_(std::move(callbacks)) {}
 
-Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Spawn(Loop& loop, const std::string& program,
+Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Spawn(Loop& loop, Closer& closer,
+                                                            const std::string& program,
                                                             Callbacks callbacks) {
   int pair[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) != 0) {
@@ -44,12 +45,13 @@ Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Spawn(Loop& loop, const st
   std::unique_ptr<LoaderProcess> made(new LoaderProcess(std::move(callbacks)));
   LoaderProcess* const raw = made.get();
   Connection::Callbacks channel;
-  channel.on_frame = [raw](wire::Frame frame) { raw->OnFrame(std::move(frame)); };
+  channel.on_frame = [raw](Connection::Frame frame) { raw->OnFrame(std::move(frame)); };
   // EOF without an exit status says less than the exit status that is about to come.
   channel.on_closed = [raw](const std::string& why) {
     if (!why.empty()) raw->Fail(Error{Code::kInternal, "talk to the loader: " + why});
   };
-  STICKY_ASSIGN(made->channel_, Connection::Create(loop, std::move(ours), std::move(channel)));
+  STICKY_ASSIGN(made->channel_, Connection::Create(loop, closer, Closer::kOurChildren,
+                                                   std::move(ours), std::move(channel)));
   Child::Command command;
   command.program = program;
   command.channel = std::move(theirs);
@@ -58,19 +60,22 @@ Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Spawn(Loop& loop, const st
   return made;
 }
 
-Result<std::unique_ptr<LoaderProcess>> LoaderProcess::StartHelper(Loop& loop,
+Result<std::unique_ptr<LoaderProcess>> LoaderProcess::StartHelper(Loop& loop, Closer& closer,
                                                                   const std::string& program,
                                                                   Callbacks callbacks) {
-  STICKY_ASSIGN(std::unique_ptr<LoaderProcess> made, Spawn(loop, program, std::move(callbacks)));
+  STICKY_ASSIGN(std::unique_ptr<LoaderProcess> made,
+                Spawn(loop, closer, program, std::move(callbacks)));
   made->step_ = Step::kIdle;
   return made;
 }
 
-Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Start(Loop& loop, const std::string& program,
+Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Start(Loop& loop, Closer& closer,
+                                                            const std::string& program,
                                                             const wire::PlanRequest& request,
                                                             FileBundle bundle,
                                                             Callbacks callbacks) {
-  STICKY_ASSIGN(std::unique_ptr<LoaderProcess> made, Spawn(loop, program, std::move(callbacks)));
+  STICKY_ASSIGN(std::unique_ptr<LoaderProcess> made,
+                Spawn(loop, closer, program, std::move(callbacks)));
   made->channel_->Send({0, request}, {});
   // So few that their names fit into one frame however long they are.
   constexpr std::size_t kFilesPerPart = 128;
@@ -79,12 +84,9 @@ Result<std::unique_ptr<LoaderProcess>> LoaderProcess::Start(Loop& loop, const st
   for (std::size_t at = 0; at < bundle.files.size();) {
     const std::size_t end = std::min(at + kFilesPerPart, bundle.files.size());
     wire::FilesPart part;
-    std::vector<UniqueFd> fds;
-    for (; at < end; ++at) {
-      part.files.push_back(std::move(bundle.files[at]));
-      fds.push_back(std::move(bundle.fds[at]));
-    }
-    made->channel_->Send({0, std::move(part)}, std::move(fds));
+    ForeignFds fds = bundle.fds.TakeFirst(end - at);
+    for (; at < end; ++at) part.files.push_back(std::move(bundle.files[at]));
+    made->channel_->Send({0, std::move(part)}, {}, std::move(fds));
   }
   return made;
 }
@@ -114,7 +116,7 @@ Status LoaderProcess::Digest(std::span<const int> arena_fds, const wire::DigestR
   return SendArenas(arena_fds, request);
 }
 
-void LoaderProcess::OnFrame(wire::Frame frame) {
+void LoaderProcess::OnFrame(Connection::Frame frame) {
   if (step_ == Step::kEnded) return;
   Result<wire::Message> message = wire::Decode(frame.bytes);
   if (!message.ok()) return Fail(message.error());
@@ -140,11 +142,11 @@ void LoaderProcess::OnFrame(wire::Frame frame) {
   Fail(Error{Code::kInternal, "talk to the loader: it sent a message out of turn"});
 }
 
-void LoaderProcess::OnPlanned(const wire::PlanReply& reply, const std::vector<UniqueFd>& fds) {
+void LoaderProcess::OnPlanned(const wire::PlanReply& reply, const ForeignFds& fds) {
   if (fds.size() != 1) {
     return Fail(Error{Code::kInternal, "read the loader's plan: it came without its manifest"});
   }
-  Result<wire::SealedView> view = wire::SealedView::Map(fds[0].get(), wire::kManifestBytesMax);
+  Result<wire::SealedView> view = wire::SealedView::Map(fds.get(0), wire::kManifestBytesMax);
   if (!view.ok()) return Fail(view.error());
   Result<wire::Manifest> draft = wire::DecodeManifest(view.value().bytes());
   if (!draft.ok()) return Fail(draft.error());

@@ -25,7 +25,7 @@ namespace sticky::daemon {
 // Files as a client sent them: what they are called, and a descriptor each.
 struct FileBundle {
   std::vector<wire::SourceFile> files;
-  std::vector<UniqueFd> fds;
+  ForeignFds fds;
 };
 
 class LoaderProcess {
@@ -42,12 +42,15 @@ class LoaderProcess {
     std::function<void()> on_gone;
   };
 
-  static Result<std::unique_ptr<LoaderProcess>> Start(Loop& loop, const std::string& program,
+  // closer: not owned.
+  static Result<std::unique_ptr<LoaderProcess>> Start(Loop& loop, Closer& closer,
+                                                      const std::string& program,
                                                       const wire::PlanRequest& request,
                                                       FileBundle bundle, Callbacks callbacks);
 
   // A child that helps with a build: it waits for Prefault and Digest, one at a time.
-  static Result<std::unique_ptr<LoaderProcess>> StartHelper(Loop& loop, const std::string& program,
+  static Result<std::unique_ptr<LoaderProcess>> StartHelper(Loop& loop, Closer& closer,
+                                                            const std::string& program,
                                                             Callbacks callbacks);
   // Makes an arena's pages present; on_present follows. A duplicate of the descriptor is sent.
   Status Prefault(int arena_fd, std::uint64_t arena_bytes);
@@ -64,11 +67,12 @@ class LoaderProcess {
 
  private:
   explicit LoaderProcess(Callbacks callbacks);
-  static Result<std::unique_ptr<LoaderProcess>> Spawn(Loop& loop, const std::string& program,
+  static Result<std::unique_ptr<LoaderProcess>> Spawn(Loop& loop, Closer& closer,
+                                                      const std::string& program,
                                                       Callbacks callbacks);
   Status SendArenas(std::span<const int> fds, wire::Body request);
-  void OnFrame(wire::Frame frame);
-  void OnPlanned(const wire::PlanReply& reply, const std::vector<UniqueFd>& fds);
+  void OnFrame(Connection::Frame frame);
+  void OnPlanned(const wire::PlanReply& reply, const ForeignFds& fds);
   void OnExit(int status);
   void Fail(const Error& error);
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <poll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <uv.h>
 
@@ -13,6 +14,7 @@
 #include "base/deadline.h"
 #include "base/text.h"
 #include "daemon/io/handle.h"
+#include "daemon/io/spawner.h"
 
 namespace sticky::daemon {
 namespace {
@@ -22,14 +24,28 @@ Error UvError(const std::string& what, int code) { return ErrnoError(what, -code
 
 }  // namespace
 
+struct Child::Impl {
+  pid_t pid = -1;
+  std::function<void(int)> on_exit;
+  bool reaped = false;  // its number may be another process' by now
+  bool told = false;    // on_exit has been called
+  bool orphan = false;  // the Child is gone; this goes when the process has been reaped
+};
+
 struct Loop::Impl {
   uv_loop_t loop{};
   std::vector<std::shared_ptr<void>> buried;
   std::unique_ptr<Timer> undertaker;
+  Result<std::unique_ptr<Spawner>> spawner = Spawner::Create();
+  std::unique_ptr<SignalWatcher> reaper;
+  std::vector<Child::Impl*> children;  // that have not been reaped
+
+  void Reap();
 };
 
 Loop::Loop() : impl_(std::make_unique<Impl>()) {
   STICKY_CHECK(uv_loop_init(&impl_->loop) == 0);
+  impl_->reaper = std::make_unique<SignalWatcher>(*this, SIGCHLD, [this] { impl_->Reap(); });
   impl_->undertaker = std::make_unique<Timer>(*this, [this] {
     const auto buried = std::exchange(impl_->buried, {});  // destructors may bury more
   });
@@ -42,11 +58,34 @@ Loop::~Loop() {
   // go of (a file system that hangs) must not keep the daemon from ending.
   constexpr int kPatienceMs = 1000;
   const Deadline deadline = Deadline::AfterMs(kPatienceMs);
-  while (uv_run(&impl_->loop, UV_RUN_NOWAIT) != 0 && !deadline.passed()) {
+  while (!deadline.passed()) {
+    impl_->Reap();
+    if (impl_->children.empty()) impl_->reaper.reset();
+    if (uv_run(&impl_->loop, UV_RUN_NOWAIT) == 0) break;
     pollfd wake{uv_backend_fd(&impl_->loop), POLLIN, 0};
     ::poll(&wake, 1, std::min(deadline.left_ms(), 20));
   }
   if (uv_loop_close(&impl_->loop) != 0) static_cast<void>(impl_.release());
+}
+
+// Calls back only when all are taken off the list: a callback may start others.
+void Loop::Impl::Reap() {
+  std::vector<std::pair<Child::Impl*, int>> ended;
+  std::erase_if(children, [&ended](Child::Impl* child) {
+    int status = 0;
+    if (::waitpid(child->pid, &status, WNOHANG) != child->pid) return false;
+    child->reaped = true;
+    ended.emplace_back(child, WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status));
+    return true;
+  });
+  for (const auto& [child, status] : ended) {
+    child->told = true;
+    if (child->orphan) {
+      delete child;
+    } else {
+      child->on_exit(status);
+    }
+  }
 }
 
 void Loop::Run() { uv_run(&impl_->loop, UV_RUN_DEFAULT); }
@@ -139,62 +178,37 @@ SignalWatcher::SignalWatcher(Loop& loop, int signal, std::function<void()> callb
 
 SignalWatcher::~SignalWatcher() { uv_signal_stop(impl_->handle.get()); }
 
-struct Child::Impl {
-  Handle<uv_process_t> handle;
-  std::function<void(int)> on_exit;
-  bool exited = false;
-  bool orphan = false;  // the Child is gone; this frees itself when the process has been reaped
-};
-
 Child::Child(Impl* impl) : impl_(impl) {}
 
 Result<std::unique_ptr<Child>> Child::Spawn(Loop& loop, Command command,
                                             std::function<void(int status)> on_exit) {
+  if (!loop.impl().spawner.ok()) return loop.impl().spawner.error();
+  Spawner::Command wanted;
+  wanted.program = std::move(command.program);
+  wanted.arguments = std::move(command.arguments);
+  wanted.channel = command.channel.get();
+  wanted.error_output = command.error_output.get();
+  STICKY_ASSIGN(const pid_t pid, loop.impl().spawner.value()->Spawn(wanted));
   auto impl = std::make_unique<Impl>();
+  impl->pid = pid;
   impl->on_exit = std::move(on_exit);
-  std::vector<char*> args = {command.program.data()};
-  for (std::string& argument : command.arguments) args.push_back(argument.data());
-  args.push_back(nullptr);
-  uv_stdio_container_t stdio[4] = {};
-  stdio[0].flags = UV_IGNORE;
-  stdio[1].flags = UV_IGNORE;
-  stdio[2].flags = UV_INHERIT_FD;
-  stdio[2].data.fd = command.error_output.valid() ? command.error_output.get() : STDERR_FILENO;
-  stdio[3].flags = UV_INHERIT_FD;
-  stdio[3].data.fd = command.channel.get();
-  uv_process_options_t options{};
-  options.file = command.program.c_str();
-  options.args = args.data();
-  options.stdio = stdio;
-  options.stdio_count = command.channel.valid() ? 4 : 3;
-  options.exit_cb = [](uv_process_t* handle, std::int64_t status, int signal) {
-    auto* const exited = static_cast<Impl*>(handle->data);
-    exited->exited = true;
-    if (exited->orphan) {
-      delete exited;
-    } else {
-      exited->on_exit(signal != 0 ? 128 + signal : static_cast<int>(status));
-    }
-  };
-  const int code = uv_spawn(&loop.impl().loop, impl->handle.get(), &options);
-  impl->handle->data = impl.get();
-  if (code != 0) return UvError("start '" + command.program + "'", code);
+  loop.impl().children.push_back(impl.get());
   return std::unique_ptr<Child>(new Child(impl.release()));
 }
 
 Child::~Child() {
-  if (impl_->exited) {
+  if (impl_->told) {
     delete impl_;
     return;
   }
   impl_->orphan = true;
-  uv_process_kill(impl_->handle.get(), SIGKILL);
+  Kill();
 }
 
 void Child::Kill() {
-  if (!impl_->exited) uv_process_kill(impl_->handle.get(), SIGKILL);
+  if (!impl_->reaped) ::kill(impl_->pid, SIGKILL);
 }
 
-int Child::pid() const { return impl_->handle->pid; }
+int Child::pid() const { return impl_->pid; }
 
 }  // namespace sticky::daemon

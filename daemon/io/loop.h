@@ -97,6 +97,7 @@ class Child {
 
  private:
   struct Impl;
+  friend class Loop;
   explicit Child(Impl* impl);
   Impl* impl_;  // outlives this until the child has been reaped
 };

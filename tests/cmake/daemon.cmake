@@ -1,6 +1,6 @@
 sticky_library(test_process SOURCES testing/process.cc testing/wire_client.cc
   DEPS sticky::base sticky::wire)
-sticky_library(test_daemon SOURCES testing/daemon_process.cc
+sticky_library(test_daemon SOURCES testing/daemon_process.cc testing/hung_file.cc
   DEPS sticky::test_process GTest::gtest)
 target_compile_definitions(sticky_test_daemon PRIVATE
   STICKY_BUILD_DIR="${PROJECT_BINARY_DIR}" STICKY_SANITIZE="${STICKY_SANITIZE}")
@@ -12,6 +12,9 @@ sticky_test(daemon_core_test LABEL unit
           unit/daemon/node_kept_test.cc unit/daemon/node_room_test.cc
   DEPS sticky::daemon_core)
 
+sticky_test(daemon_io_test LABEL unit SOURCES unit/daemon/closer_test.cc
+  DEPS sticky::daemon_io sticky::test_process THREADED)
+
 # With the real programs.
 sticky_test(daemon_life_test LABEL integration SOURCES integration/daemon_life_test.cc
   DEPS sticky::test_daemon sticky::device)
@@ -20,6 +23,8 @@ sticky_test(daemon_socket_test LABEL integration SOURCES integration/daemon_sock
 sticky_test(hostile_client_test LABEL fault SOURCES fault/hostile_client_test.cc
   DEPS sticky::test_daemon)
 sticky_test(hostile_builder_test LABEL fault SOURCES fault/hostile_builder_test.cc
+  DEPS sticky::test_daemon)
+sticky_test(hung_file_test LABEL fault SOURCES fault/hung_file_test.cc
   DEPS sticky::test_daemon)
 sticky_test(crowded_node_test LABEL fault SOURCES fault/crowded_node_test.cc
   DEPS sticky::test_daemon)
@@ -31,7 +36,7 @@ set_target_properties(sticky_fake_loader PROPERTIES
   RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
 add_dependencies(loader_fault_test sticky_fake_loader)
 foreach(test crowded_node_test daemon_life_test daemon_socket_test hostile_builder_test
-        hostile_client_test loader_fault_test)
+        hostile_client_test hung_file_test loader_fault_test)
   add_dependencies(${test} stickyd sticky-loader)
 endforeach()
 sticky_test(outlive_test LABEL integration SOURCES integration/outlive_test.cc

@@ -249,7 +249,7 @@ constexpr Liar kLiars[] = {
     {"ExitsWithAnError", "#!/bin/sh\nexit 3\n", "status 3"},
     {"DiesOfASignal", "#!/bin/sh\nkill -SEGV $$\n", "signal 11"},
     {"SendsGarbage", "#!/bin/sh\nprintf 'garbage' >&3\nsleep 60\n", "decode frame"},
-    {"IsNoProgram", "no program at all", "status 127"},
+    {"IsNoProgram", "no program at all", "Exec format error"},
     {"IsMissing", "", "No such file"},
 };
 INSTANTIATE_TEST_SUITE_P(All, LyingLoader, ::testing::ValuesIn(kLiars),

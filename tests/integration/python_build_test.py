@@ -9,6 +9,7 @@ import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -42,7 +43,11 @@ class BuildCase(unittest.TestCase):
         )
         self.addCleanup(daemon.wait, SOON_S)
         self.addCleanup(daemon.terminate)
-        self.wait_until(lambda: os.path.exists(self.socket))
+        self.wait_until(self.listens)
+
+    def listens(self):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
+            return client.connect_ex(self.socket) == 0
 
     def wait_until(self, holds):
         give_up_at = time.monotonic() + SOON_S

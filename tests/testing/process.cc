@@ -101,9 +101,13 @@ void Process::KillAndReap() {
 }
 
 std::vector<pid_t> ChildrenOf(pid_t pid) {
-  std::ifstream file(Format("/proc/%d/task/%d/children", pid, pid));
   std::vector<pid_t> children;
-  for (pid_t child = 0; file >> child;) children.push_back(child);
+  std::error_code error;
+  for (const auto& thread :
+       std::filesystem::directory_iterator(Format("/proc/%d/task", pid), error)) {
+    std::ifstream file(thread.path() / "children");
+    for (pid_t child = 0; file >> child;) children.push_back(child);
+  }
   return children;
 }
 

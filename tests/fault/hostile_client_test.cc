@@ -1,6 +1,7 @@
 // Whatever one client does on the socket, it is that client alone who loses by it: the daemon
 // lives, the others are served, and nothing grows.
 
+#include <cstdio>
 #include <cstring>
 #include <random>
 
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/deadline.h"
+#include "base/text.h"
 #include "tests/testing/daemon_process.h"
 #include "tests/testing/matchers.h"
 
@@ -374,6 +376,62 @@ TEST_F(FewDescriptors, ConnectionsPastTheLimitDoNotBringTheDaemonDownOrMakeItSpi
     Result<WireClient> client = WireClient::Connect(daemon_.socket_path());
     return client.ok() && client.value().Ask(wire::AttachRequest{"m", {}, 0, false}).ok();
   }));
+}
+
+// Of user and system, as clock ticks; a second has sysconf(_SC_CLK_TCK) of them.
+long ProcessorTicks(pid_t pid) {
+  const std::string text = ReadText(Format("/proc/%d/stat", pid));
+  unsigned long user = 0;
+  unsigned long system = 0;
+  const char* const after_name = text.c_str() + text.rfind(')');
+  EXPECT_EQ(std::sscanf(after_name, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
+                        &system),
+            2);
+  return static_cast<long>(user + system);
+}
+
+TEST(VeryFewDescriptors, IdleConnectionsKeepNewOnesOutAndTheDaemonNeitherDownNorBusy) {
+  constexpr int kDescriptors = 64;
+  DaemonOptions options;
+  options.before_exec = [] {
+    const rlimit limit{kDescriptors, kDescriptors};
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  };
+  const DaemonProcess daemon(options);
+  const std::string path = daemon.folder() / "m.safetensors";
+  WriteTensorFile(path, 1 << 16);
+  WireClient established = daemon.Client();
+  ASSERT_THAT(established.Load(LoadRequestFor("m"), path), IsOk());
+  std::vector<WireClient> idle;
+  std::vector<WireClient> late;
+  for (int i = 0; i < 2 * kDescriptors; ++i) {
+    Result<WireClient> client = WireClient::Connect(daemon.socket_path(), /*wait_ms=*/200);
+    if (!client.ok()) continue;
+    const bool is_served = client.value().Status().ok();
+    (is_served ? idle : late).push_back(std::move(client).value());
+  }
+  ASSERT_FALSE(idle.empty());
+  EXPECT_FALSE(late.empty()) << "nobody was kept out";
+
+  const long before = ProcessorTicks(daemon.pid());
+  const std::int64_t start_ns = MonotonicNs();
+  int answer_count = 0;
+  EXPECT_TRUE(WaitUntil([&] {
+    answer_count += established.Status().ok() ? 1 : 0;
+    static_cast<void>(WireClient::Connect(daemon.socket_path(), /*wait_ms=*/50));
+    return MonotonicNs() - start_ns >= 1'000'000'000;
+  }));
+  const long busy = ProcessorTicks(daemon.pid()) - before;
+
+  EXPECT_GT(answer_count, 10);
+  EXPECT_LT(busy, ::sysconf(_SC_CLK_TCK) / 2) << "of a second it worked for more than half";
+  EXPECT_FALSE(established.Ask(wire::AttachRequest{"m", {}, 0, false}).ok()) << "it needs some";
+  idle.clear();
+  EXPECT_TRUE(WaitUntil([&] {
+    Result<WireClient> client = WireClient::Connect(daemon.socket_path());
+    return client.ok() && client.value().Ask(wire::AttachRequest{"m", {}, 0, false}).ok();
+  }));
+  EXPECT_THAT(established.Load(LoadRequestFor("n"), path), IsOk());
 }
 
 TEST_F(FewDescriptors, DaemonRaisesItsOwnLimitToTheHardOne) {

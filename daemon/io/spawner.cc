@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <csignal>
-#include <cstring>
 #include <system_error>
 #include <utility>
 
@@ -12,14 +11,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "base/check.h"
 #include "base/deadline.h"
 #include "base/text.h"
 #include "flatbuffers/wire_socket.h"
 
 namespace sticky::daemon {
 
-// What the two threads hand to each other: its address goes over the socket, with descriptors.
+// What the two threads hand to each other, while the descriptors go over the socket.
 struct Spawner::Job {
   const Command* command = nullptr;
   int failure = 0;  // errno
@@ -38,6 +36,8 @@ UniqueFd Aside(const UniqueFd& fd) {
 // What the thread says first: which table it has.
 constexpr std::uint8_t kOwnTable = 1;
 constexpr std::uint8_t kSharedTable = 0;
+// Ours, when there is a job.
+constexpr std::uint8_t kGo[] = {1};
 
 // Both sides are this process, so nobody is waited for who may not come.
 Deadline Never() {
@@ -118,7 +118,7 @@ Result<std::unique_ptr<Spawner>> Spawner::Create() {
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   int failure = 0;
   try {
-    made->thread_ = std::thread([number = jobs.get()] { Run(number); });
+    made->thread_ = std::thread([self = made.get(), number = jobs.get()] { self->Run(number); });
   } catch (const std::system_error& error) {
     failure = error.code().value();
   }
@@ -141,35 +141,35 @@ void Spawner::Run(int number) {
   const UniqueFd jobs(number);
   Status sent = wire::SendFrame(jobs.get(), table, {}, Never());
   while (sent.ok()) {
-    Result<wire::Frame> frame = wire::ReceiveFrame(jobs.get(), Never());
-    if (!frame.ok()) return;
-    Job* job = nullptr;
-    std::memcpy(&job, frame.value().bytes.data(), sizeof job);
-    const std::vector<UniqueFd>& fds = frame.value().fds;
-    const bool has_channel = job->command->channel >= 0;
-    const bool has_output = job->command->error_output >= 0;
-    const UniqueFd none;
-    const UniqueFd channel = Aside(has_channel ? fds.front() : none);
-    const UniqueFd error_output = Aside(has_output ? fds.back() : none);
-    const bool are_there = channel.valid() == has_channel && error_output.valid() == has_output;
-    job->failure = are_there ? Start(*job->command, channel, error_output, job->pid) : EMFILE;
+    const Result<wire::Frame> frame = wire::ReceiveFrame(jobs.get(), Never());
+    // Descriptors that did not all arrive: in the one table there was no room for them.
+    if (!frame.ok() && frame.error().code != Code::kCorrupt) return;
+    job_->failure = frame.ok() ? Do(*job_, frame.value().fds) : EMFILE;
     sent = wire::SendFrame(jobs.get(), table, {}, Never());
   }
+}
+
+// Returns errno.
+int Spawner::Do(Job& job, const std::vector<UniqueFd>& fds) {
+  const bool has_channel = job.command->channel >= 0;
+  const bool has_output = job.command->error_output >= 0;
+  const UniqueFd none;
+  const UniqueFd channel = Aside(has_channel ? fds.front() : none);
+  const UniqueFd error_output = Aside(has_output ? fds.back() : none);
+  if (channel.valid() != has_channel || error_output.valid() != has_output) return EMFILE;
+  return Start(*job.command, channel, error_output, job.pid);
 }
 
 Result<pid_t> Spawner::Spawn(const Command& command) {
   Job job;
   job.command = &command;
-  const Job* const address = &job;
-  std::uint8_t bytes[sizeof address];
-  std::memcpy(bytes, &address, sizeof address);
+  job_ = &job;
   std::vector<int> fds;
   if (command.channel >= 0) fds.push_back(command.channel);
   if (command.error_output >= 0) fds.push_back(command.error_output);
-  STICKY_TRY(wire::SendFrame(jobs_.get(), bytes, fds, Never()));
+  STICKY_TRY(wire::SendFrame(jobs_.get(), kGo, fds, Never()));
   // The job is this thread's again when the other has answered, and not before.
-  const Result<wire::Frame> done = wire::ReceiveFrame(jobs_.get(), Never());
-  STICKY_CHECK(done.ok());
+  STICKY_TRY(wire::ReceiveFrame(jobs_.get(), Never()));
   if (job.failure != 0) return ErrnoError("start '" + command.program + "'", job.failure);
   return job.pid;
 }

@@ -45,9 +45,11 @@ class Spawner {
  private:
   struct Job;
   Spawner() = default;
-  static void Run(int number);  // of the other end
+  static int Do(Job& job, const std::vector<UniqueFd>& fds);
+  void Run(int number);  // of the other end; in the thread
 
-  UniqueFd jobs_;  // our end; the thread ends when it is closed
+  UniqueFd jobs_;       // our end; the thread ends when it is closed
+  Job* job_ = nullptr;  // the thread's from Spawn's frame until its own
   std::thread thread_;
 };
 

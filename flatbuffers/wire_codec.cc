@@ -61,6 +61,8 @@ const char* Name(EventKind kind) {
       return "adopt";
     case EventKind::kShutdown:
       return "shutdown";
+    case EventKind::kLoadCancelled:
+      return "load-cancelled";
   }
   return "unknown";
 }

@@ -72,6 +72,7 @@ enum class EventKind : std::int8_t {
   kShutdown,
   kBudget,
   kAdopt,  // taken over from an earlier daemon
+  kLoadCancelled,
 };
 
 const char* Name(StatePhase phase);  // "planning", "filling", "ready", ...; static text
@@ -114,6 +115,8 @@ struct StateInfo {
   std::string base = {};
   std::string builder = {};
   bool kept = false;  // a keeper has it too
+  std::uint64_t queued_ms = 0;
+  bool cancelled = false;
   bool operator==(const StateInfo&) const = default;
 };
 
@@ -251,6 +254,8 @@ struct StatusReply {
   bool keeper_lost = false;
   std::uint32_t foreign_count = 0;
   std::uint64_t foreign_bytes = 0;
+  std::uint64_t own_bytes = 0;
+  std::uint64_t own_bytes_max = 0;
   bool operator==(const StatusReply&) const = default;
 };
 struct LeaseInfo {
@@ -263,6 +268,7 @@ struct LeaseInfo {
   bool hold = false;
   std::uint64_t epoch = 0;
   std::string job = {};
+  bool process_ended = false;
   bool operator==(const LeaseInfo&) const = default;
 };
 struct LeasesReply {

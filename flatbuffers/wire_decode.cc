@@ -213,6 +213,8 @@ Result<StatusReply> Unpack(const fb::StatusReply& table) {
   out.keeper_lost = table.keeper_lost();
   out.foreign_count = table.foreign_count();
   out.foreign_bytes = table.foreign_bytes();
+  out.own_bytes = table.own_bytes();
+  out.own_bytes_max = table.own_bytes_max();
   return out;
 }
 

@@ -157,6 +157,8 @@ Offset<fb::StatusReply> Pack(Builder& builder, const StatusReply& reply) {
   table.add_keeper_lost(reply.keeper_lost);
   table.add_foreign_count(reply.foreign_count);
   table.add_foreign_bytes(reply.foreign_bytes);
+  table.add_own_bytes(reply.own_bytes);
+  table.add_own_bytes_max(reply.own_bytes_max);
   return table.Finish();
 }
 

@@ -122,6 +122,8 @@ Offset<fb::StateInfo> Pack(Builder& builder, const StateInfo& info) {
   table.add_base(base);
   table.add_builder(built_by);
   table.add_kept(info.kept);
+  table.add_queued_ms(info.queued_ms);
+  table.add_cancelled(info.cancelled);
   return table.Finish();
 }
 
@@ -130,7 +132,7 @@ Offset<fb::LeaseInfo> Pack(Builder& builder, const LeaseInfo& lease) {
   const TextOffset command = PackText(builder, lease.command);
   const TextOffset job = PackText(builder, lease.job);
   return fb::CreateLeaseInfo(builder, lease.lease_id, state, lease.pid, lease.uid, lease.age_ms,
-                             command, lease.hold, lease.epoch, job);
+                             command, lease.hold, lease.epoch, job, lease.process_ended);
 }
 
 Offset<fb::SourceFile> Pack(Builder& builder, const SourceFile& file) {
@@ -184,6 +186,8 @@ Result<StateInfo> Unpack(const fb::StateInfo& table) {
   STICKY_TRY(ReadText(table.base(), "base", out.base));
   STICKY_TRY(ReadText(table.builder(), "builder", out.builder));
   out.kept = table.kept();
+  out.queued_ms = table.queued_ms();
+  out.cancelled = table.cancelled();
   return out;
 }
 
@@ -198,6 +202,7 @@ Result<LeaseInfo> Unpack(const fb::LeaseInfo& table) {
   out.hold = table.hold();
   out.epoch = table.epoch();
   STICKY_TRY(ReadText(table.job(), "job", out.job));
+  out.process_ended = table.process_ended();
   return out;
 }
 

@@ -27,6 +27,25 @@ bool NodeState::HasDerived(StateId id) const {
                      [id](const auto& entry) { return entry.second.base == id; });
 }
 
+std::string NodeState::DerivedText(StateId id, const Peer& peer) const {
+  constexpr int kStatesTold = 8;
+  std::string text;
+  int told = 0;
+  int untold = 0;
+  for (const auto& [other, state] : states_) {
+    if (state.base != id) continue;
+    if (told == kStatesTold || !MayUse(peer, state)) {
+      ++untold;
+      continue;
+    }
+    ++told;
+    text += (text.empty() ? "'" : ", '") + state.name + "'";
+  }
+  if (untold == 0) return text;
+  return text + Format("%s%d %s", text.empty() ? "" : " and ", untold,
+                       told == kStatesTold ? "more" : "of other users");
+}
+
 // Null when no base was named. Errors: kNotFound, kPermissionDenied, kUnavailable: not ready.
 Result<const State*> NodeState::FindBase(const Peer& peer, const wire::BuildRequest& request) {
   if (!request.base) return nullptr;
@@ -48,10 +67,9 @@ Status NodeState::MayTakeName(const wire::BuildRequest& request, const State& ea
   }
   const bool is_free = earlier.phase == StatePhase::kDraining;
   if (is_free || request.placement != Placement::kJoin) return Ok{};
-  return Error{Code::kInvalidArgument,
-               doing +
-                   "there, of another recipe; use another name, or replace it (`stickyctl "
-                   "build --replace`, STI_REPLACE)"};
+  return Error{
+      Code::kInvalidArgument,
+      doing + "there, of another recipe; use another name, or replace it with " + kReplaceWords};
 }
 
 void NodeState::Build(ConnectionId connection, std::uint32_t request_id,
@@ -74,9 +92,11 @@ void NodeState::Build(ConnectionId connection, std::uint32_t request_id,
   }
   Status may = MayAddState(peer, doing);
   if (may.ok() && request.placement == Placement::kInPlace && request.base == request.state) {
-    may = Error{Code::kInvalidArgument, doing +
-                                            ": it cannot be replaced in its place by a state "
-                                            "that is derived from it; --replace can"};
+    may = Error{Code::kInvalidArgument,
+                doing +
+                    ": it cannot be replaced in its place by a state that is derived from it; "
+                    "use " +
+                    kReplaceWords};
   }
   if (may.ok()) may = MayMake(peer, request.state, doing + ": ");
   if (may.ok() && earlier != nullptr) may = MayTakeName(request, *earlier);
@@ -143,7 +163,7 @@ void NodeState::ArenaAsked(ConnectionId connection, std::uint32_t request_id,
     return;
   }
   state->phase = StatePhase::kQueued;
-  queue_.insert(state->id);
+  EnterQueue(*state, now_ns);
   ServeQueue(now_ns);
   // Memory that is on its way is waited for even by those who do not want to wait.
   if (state->phase == StatePhase::kFilling || RoomIsComing(*state)) {
@@ -152,17 +172,17 @@ void NodeState::ArenaAsked(ConnectionId connection, std::uint32_t request_id,
   ExpireWaiters(now_ns);
 }
 
-void NodeState::RefuseArena(State& state, const Error& error) {
+void NodeState::RefuseArena(State& state, const Error& error, std::int64_t now_ns) {
   std::erase_if(waiters_, [&](const Waiter& waiter) {
     if (waiter.state != state.id || waiter.wish != Wish::kArena) return false;
     Refuse(waiter.connection, waiter.request_id, error);
     return true;
   });
-  GiveUpArena(state);
+  GiveUpArena(state, now_ns);
 }
 
-void NodeState::GiveUpArena(State& state) {
-  queue_.erase(state.id);
+void NodeState::GiveUpArena(State& state, std::int64_t now_ns) {
+  LeaveQueue(state, now_ns);
   state.wanted_bytes = 0;
   state.phase = StatePhase::kFilling;
 }

@@ -109,11 +109,15 @@ wire::StateInfo NodeState::Info(const State& state, std::int64_t now_ns) const {
   info.hold_count = leases_.HoldCountOn(state.id);
   info.bytes_done = state.bytes_done;
   info.age_ms = NsToMs(now_ns - state.asked_ns);
-  info.load_ms = state.ended_ns != 0 ? NsToMs(state.ended_ns - state.asked_ns) : 0;
+  const std::int64_t queued_now_ns =
+      state.queued_since_ns != 0 ? now_ns - state.queued_since_ns : 0;
+  info.queued_ms = NsToMs(state.queued_ns + queued_now_ns);
+  info.load_ms = NsToMs(LoadNs(state));
   info.source = state.source;
   info.huge_pages = state.huge_pages;
   info.dtype = state.dtype;
   info.failure = state.failure;
+  info.cancelled = state.cancelled;
   info.uid = state.uid;
   info.policy = state.policy;
   const bool idle = state.phase == StatePhase::kReady && info.lease_count == 0;
@@ -167,7 +171,15 @@ std::vector<wire::LeaseInfo> NodeState::LeasesOn(std::optional<StateId> only, co
   return list;
 }
 
-wire::StatusReply NodeState::StatusOf(std::int64_t now_ns) const {
+std::uint64_t NodeState::BytesOf(std::uint32_t uid) const {
+  std::uint64_t sum = 0;
+  for (const auto& [id, state] : states_) {
+    if (state.uid == uid) sum += state.arena_bytes;
+  }
+  return sum;
+}
+
+wire::StatusReply NodeState::StatusFor(const Peer& peer, std::int64_t now_ns) const {
   wire::StatusReply status = facts_;
   status.uptime_ms = NsToMs(now_ns - started_ns_);
   status.budget_bytes = budget_bytes_;
@@ -184,6 +196,8 @@ wire::StatusReply NodeState::StatusOf(std::int64_t now_ns) const {
   status.keeper_lost = keeper_lost_;
   status.foreign_count = foreign_count_;
   status.foreign_bytes = foreign_bytes_;
+  status.own_bytes = BytesOf(peer.uid);
+  status.own_bytes_max = IsNodeOwner(peer) ? 0 : limits_.user.memory_bytes;
   return status;
 }
 

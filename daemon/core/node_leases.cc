@@ -38,7 +38,9 @@ void NodeState::Attach(ConnectionId connection, std::uint32_t request_id,
     case StatePhase::kFailed:
       return Refuse(
           connection, request_id,
-          Error{state->failure->code, doing + ": its load failed: " + state->failure->message});
+          Error{state->failure->code, doing + ": its load " +
+                                          (state->cancelled ? "was cancelled: " : "failed: ") +
+                                          state->failure->message});
     case StatePhase::kDraining:
     case StatePhase::kClosing:
       return Refuse(connection, request_id,
@@ -49,11 +51,12 @@ void NodeState::Attach(ConnectionId connection, std::uint32_t request_id,
       break;
   }
   if (request.wait_ms == 0) {
-    return Refuse(connection, request_id,
-                  Error{Code::kUnavailable,
-                        Format("%s: it is being loaded, %llu of %llu bytes are done; wait for it "
-                               "with a deadline",
-                               doing.c_str(), Ull(state->bytes_done), Ull(state->arena_bytes))});
+    return Refuse(
+        connection, request_id,
+        Error{Code::kUnavailable,
+              Format("%s: it is being loaded, %llu of %llu bytes are done; give %s, and it "
+                     "is waited for",
+                     doing.c_str(), Ull(state->bytes_done), Ull(state->arena_bytes), kWaitWords)});
   }
   AddWaiter(Waiter{.connection = connection,
                    .request_id = request_id,
@@ -142,8 +145,8 @@ void NodeState::Evict(ConnectionId connection, std::uint32_t request_id,
   wire::StateInfo ended = Info(*state, now_ns);
   if (state->IsLoading()) {
     const StateId loading = state->id;
-    FailLoad(*state, Error{Code::kUnavailable, "load '" + request.state + "': it was evicted"},
-             now_ns);
+    if (WaitsForEarlier(*state)) FindById(*state->follows)->gives_way = false;
+    CancelLoad(*state, "cancelled, it was evicted", now_ns);
     ended.phase = StatePhase::kFailed;
     if (const State* const failed = FindById(loading)) ended = Info(*failed, now_ns);
     state = FindNewest(request.state);  // the epoch that it was to replace

@@ -64,6 +64,14 @@ std::optional<Error> NodeState::RefusalOfLoad(ConnectionId connection,
                  doing + Format("to replace it is for its owner, user %u, and the node's owner",
                                 known->uid)};
   }
+  if (request.placement == Placement::kInPlace && !known->IsLoading() && HasDerived(known->id)) {
+    return Error{Code::kUnavailable,
+                 doing +
+                     "it cannot be replaced in its place: it is kept by what is derived from "
+                     "it: " +
+                     DerivedText(known->id, peer) +
+                     "; evict that first, or build the new one beside it with " + kReplaceWords};
+  }
   return std::nullopt;
 }
 
@@ -173,6 +181,7 @@ void NodeState::Succeed(State& state, State* earlier, Placement placement, const
   if (placement == Placement::kReplace) state.replaces = earlier->id;
   if (placement != Placement::kInPlace) return;
   state.follows = earlier->id;
+  earlier->gives_way = earlier->phase == StatePhase::kReady;
   Drain(*earlier, "it is replaced in place", &by, now_ns);
 }
 
@@ -204,7 +213,7 @@ void NodeState::StartLoad(ConnectionId connection, std::uint32_t request_id,
   if (request.hold) state.holders_to_be.insert(connection);
   state.cancelled_when_unwanted = request.wait_ms != 0;
   state.bundle = bundle;
-  queue_.insert(id);
+  EnterQueue(state, now_ns);
   LogLine(Log::Level::kInfo,
           Format("load '%s' (epoch %llu) for user %u from '%s'", state.name.c_str(),
                  Ull(state.epoch), state.uid, Escape(state.source).c_str()));
@@ -224,7 +233,7 @@ void NodeState::StartLoad(ConnectionId connection, std::uint32_t request_id,
 
 // Its turn has come: a loader reads the headers.
 void NodeState::Launch(State& state, std::int64_t now_ns) {
-  queue_.erase(state.id);
+  LeaveQueue(state, now_ns);
   loaders_.insert(state.id);
   state.phase = StatePhase::kPlanning;
   state.moved_ns = now_ns;
@@ -246,7 +255,7 @@ NodeState::Actions NodeState::Planned(StateId id, std::uint64_t arena_bytes,
     return Settle(now_ns);
   }
   state->phase = StatePhase::kQueued;
-  queue_.insert(id);
+  EnterQueue(*state, now_ns);
   ServeQueue(now_ns);
   const bool is_queued = state->phase == StatePhase::kQueued;
   const bool may_wait = IsAwaited(id) && QueuePlace(id) <= limits_.queue_count_max;
@@ -309,9 +318,14 @@ NodeState::Actions NodeState::Published(StateId id, bool is_kept, std::int64_t n
   state->is_helped = false;
   state->ended_ns = state->used_ns = now_ns;
   state->is_kept = is_kept && !keeper_lost_;
-  const std::string made = Format("%s in %.2f s, digest %s", ByteCount(state->arena_bytes).c_str(),
-                                  static_cast<double>(now_ns - state->asked_ns) / 1e9,
-                                  ToHex(*state->content_digest).c_str());
+  const std::string queued =
+      state->queued_ns > 0
+          ? Format(" after %.2f s in the queue", static_cast<double>(state->queued_ns) / 1e9)
+          : "";
+  const std::string made =
+      Format("%s in %.2f s%s, digest %s", ByteCount(state->arena_bytes).c_str(),
+             static_cast<double>(LoadNs(*state)) / 1e9, queued.c_str(),
+             ToHex(*state->content_digest).c_str());
   LogLine(Log::Level::kInfo, Format("state '%s' (epoch %llu) is ready: %s", state->name.c_str(),
                                     Ull(state->epoch), made.c_str()));
   Note(EventKind::kReady, state, nullptr, made, now_ns);
@@ -342,7 +356,7 @@ void NodeState::FailLoad(State& state, const Error& error, std::int64_t now_ns) 
   state.phase = StatePhase::kFailed;
   state.failure = wire::Failure{error.code, error.message, error.os_code};
   state.ended_ns = now_ns;
-  queue_.erase(id);
+  LeaveQueue(state, now_ns);
   if (state.bundle) actions_.emplace_back(DropBundle{*std::exchange(state.bundle, std::nullopt)});
   // A builder may go on mapping what it was given: then the memory is free when it lets go. A
   // loader may be filling the arena right now: then it is when that process is gone.
@@ -354,12 +368,15 @@ void NodeState::FailLoad(State& state, const Error& error, std::int64_t now_ns) 
   if (const auto base = std::exchange(state.base, std::nullopt)) Release(*base, now_ns);
   state.holders_to_be.clear();
   state.content_digest.reset();
-  LogLine(Log::Level::kWarning, Format("epoch %llu of '%s' failed: %s", Ull(state.epoch),
-                                       name.c_str(), Printable(error.message).c_str()));
-  Note(EventKind::kLoadFailed, &state, nullptr, error.message, now_ns);
+  LogLine(state.cancelled ? Log::Level::kInfo : Log::Level::kWarning,
+          Format("epoch %llu of '%s' %s: %s", Ull(state.epoch), name.c_str(),
+                 state.cancelled ? "was cancelled" : "failed", Printable(error.message).c_str()));
+  Note(state.cancelled ? EventKind::kLoadCancelled : EventKind::kLoadFailed, &state, nullptr,
+       error.message, now_ns);
   actions_.emplace_back(KillLoader{id});
   if (!builder_may_map) actions_.emplace_back(FreeArena{id});
   AnswerWaiters(id, now_ns);
+  ReopenEarlier(state, now_ns);
   if (builder_may_map) {
     state.phase = StatePhase::kClosing;
     state.looked_ns = now_ns;
@@ -375,10 +392,26 @@ void NodeState::CancelIfUnwanted(StateId id, std::int64_t now_ns) {
   State* const state = FindById(id);
   if (state == nullptr || !state->IsLoading() || !state->cancelled_when_unwanted) return;
   if (IsAwaited(id)) return;
-  FailLoad(*state,
-           Error{Code::kUnavailable,
-                 "load '" + state->name + "': cancelled, nobody waits for it any more"},
-           now_ns);
+  CancelLoad(*state, "cancelled, nobody waits for it any more", now_ns);
+}
+
+void NodeState::CancelLoad(State& state, const std::string& why, std::int64_t now_ns) {
+  state.cancelled = true;
+  FailLoad(state, Error{Code::kUnavailable, Doing(state) + why}, now_ns);
+}
+
+// Whoever replaces a state in its place has given it up for the new one, not for nothing.
+void NodeState::ReopenEarlier(const State& failed, std::int64_t now_ns) {
+  if (!WaitsForEarlier(failed) || shutting_down_) return;
+  State& earlier = *FindById(*failed.follows);
+  if (!std::exchange(earlier.gives_way, false)) return;
+  earlier.phase = StatePhase::kReady;
+  const std::string why =
+      Format("epoch %llu, which was to replace it in its place, has not come", Ull(failed.epoch));
+  LogLine(Log::Level::kInfo, Format("state '%s' (epoch %llu) takes new leases again: %s",
+                                    earlier.name.c_str(), Ull(earlier.epoch), why.c_str()));
+  Note(EventKind::kResume, &earlier, nullptr, why, now_ns);
+  Release(earlier.id, now_ns);  // its last hold may have ended meanwhile
 }
 
 void NodeState::FailOverdueLoads(std::int64_t now_ns) {

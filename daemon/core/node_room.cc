@@ -58,15 +58,23 @@ Status NodeState::MayEverFit(const State& state) const {
   Peer owner;
   owner.uid = state.uid;
   if (limits_.user.memory_bytes == 0 || IsNodeOwner(owner)) return Ok{};
-  std::uint64_t own_bytes = 0;
-  for (const auto& [id, other] : states_) {
-    if (other.uid == state.uid) own_bytes += other.arena_bytes;
-  }
+  const std::uint64_t own_bytes = BytesOf(state.uid);
   if (own_bytes + state.wanted_bytes <= limits_.user.memory_bytes) return Ok{};
   return Error{Code::kOutOfMemory,
                doing + Format("; states of user %u hold ", state.uid) + Bytes(own_bytes) + " of " +
                    Bytes(limits_.user.memory_bytes) +
                    ", the limit of one user (limits.per_user.memory); evict one of them"};
+}
+
+void NodeState::EnterQueue(State& state, std::int64_t now_ns) {
+  queue_.insert(state.id);
+  if (state.queued_since_ns == 0) state.queued_since_ns = now_ns;
+}
+
+void NodeState::LeaveQueue(State& state, std::int64_t now_ns) {
+  queue_.erase(state.id);
+  if (state.queued_since_ns != 0) state.queued_ns += now_ns - state.queued_since_ns;
+  state.queued_since_ns = 0;
 }
 
 // In order: a small load does not overtake a large one, which would never get its room. One that
@@ -97,7 +105,7 @@ bool NodeState::TryPlace(State& state, std::int64_t now_ns) {
     }
     return false;
   }
-  queue_.erase(state.id);
+  LeaveQueue(state, now_ns);
   const std::uint64_t arena_bytes = std::exchange(state.wanted_bytes, 0);
   state.arena_bytes += arena_bytes;
   state.phase = StatePhase::kFilling;
@@ -151,7 +159,7 @@ void NodeState::SetBudget(ConnectionId connection, std::uint32_t request_id,
   Note(wire::EventKind::kBudget, nullptr, &peer, change, now_ns);
   FailWhatNeverFits(now_ns);
   ShrinkToBudget(now_ns);
-  Reply(connection, request_id, StatusOf(now_ns));
+  Reply(connection, request_id, StatusFor(peer, now_ns));
 }
 
 // Loads that wait for room which the new budget does not have.
@@ -165,7 +173,7 @@ void NodeState::FailWhatNeverFits(std::int64_t now_ns) {
     if (!state->builder) {
       FailLoad(*state, may.error(), now_ns);
     } else {
-      RefuseArena(*state, may.error());
+      RefuseArena(*state, may.error(), now_ns);
     }
   }
 }
@@ -203,13 +211,33 @@ std::string NodeState::WhyItStays(const State& state, const State& wanted,
   }
   if (state.IsLoading()) return "being loaded";
   if (state.phase == StatePhase::kClosing) return "evicted, but still mapped by somebody";
-  if (HasDerived(state.id)) return "another state is derived from it";
+  if (HasDerived(state.id)) {
+    Peer owner;
+    owner.uid = wanted.uid;
+    owner.gid = wanted.gid;
+    return "kept by what is derived from it: " + DerivedText(state.id, owner);
+  }
   if (state.policy.pin) return "pinned";
   if (wanted.replaces == state.id) return "what this load replaces";
   if (state.policy.priority > wanted.policy.priority) {
     return Format("of priority %d", state.policy.priority);
   }
   return "free to go";
+}
+
+// Those in use first, then the largest: what is told is what may help.
+std::vector<const State*> NodeState::HoldersOfMemory() const {
+  std::vector<const State*> holders;
+  for (const auto& [id, state] : states_) {
+    if (state.arena_bytes > 0) holders.push_back(&state);
+  }
+  std::stable_sort(holders.begin(), holders.end(), [this](const State* a, const State* b) {
+    const bool a_leased = leases_.CountOn(a->id) > 0;
+    const bool b_leased = leases_.CountOn(b->id) > 0;
+    if (a_leased != b_leased) return a_leased;
+    return a->arena_bytes > b->arena_bytes;
+  });
+  return holders;
 }
 
 std::string NodeState::HoldersText(const State& wanted, std::int64_t now_ns) const {
@@ -220,15 +248,15 @@ std::string NodeState::HoldersText(const State& wanted, std::int64_t now_ns) con
   std::string text;
   int told = 0;
   std::uint64_t untold_bytes = 0;
-  for (const auto& [id, state] : states_) {
-    if (state.arena_bytes == 0) continue;
-    if (told == kStatesTold || !MayUse(owner, state)) {
-      untold_bytes += state.arena_bytes;
+  for (const State* const state : HoldersOfMemory()) {
+    if (told == kStatesTold || !MayUse(owner, *state)) {
+      untold_bytes += state->arena_bytes;
       continue;
     }
     ++told;
-    text += Format("%s'%s' %s (%s)", text.empty() ? "" : ", ", state.name.c_str(),
-                   ByteCount(state.arena_bytes).c_str(), WhyItStays(state, wanted, now_ns).c_str());
+    text +=
+        Format("%s'%s' %s (%s)", text.empty() ? "" : ", ", state->name.c_str(),
+               ByteCount(state->arena_bytes).c_str(), WhyItStays(*state, wanted, now_ns).c_str());
   }
   if (untold_bytes > 0) {
     text += (text.empty() ? "" : ", ") + ("others " + ByteCount(untold_bytes));
@@ -259,12 +287,16 @@ Error NodeState::NoRoomFor(const State& state, std::int64_t now_ns, bool has_wai
   if (const std::uint32_t place = QueuePlace(state.id); place > 1) {
     text += Format("; %u loads wait before it", place - 1);
   }
-  const std::string wait = has_waited ? "wait longer" : "--wait for room";
-  text += state.replaces ? "; both epochs do not fit beside each other: --in-place drains the old "
-                           "one first, or " +
-                               wait
-                         : "; " + wait + ", or evict one that is not needed";
-  return Error{Code::kOutOfMemory, text};
+  const bool is_build = state.builder.has_value();  // of any program; loads are stickyctl's
+  const std::string room =
+      is_build ? std::string("wait for room with ") + kWaitWords : std::string("--wait for room");
+  text += "; ";
+  if (state.replaces) text += "both epochs do not fit beside each other: ";
+  if (state.replaces && !HasDerived(*state.replaces)) {
+    text += std::string(is_build ? kInPlaceWords : "--in-place") + " drains the old one first, or ";
+  }
+  const std::string wait = has_waited ? "wait longer" : room;
+  return Error{Code::kOutOfMemory, text + wait + ", or evict one that is not needed"};
 }
 
 std::uint32_t NodeState::QueuePlace(StateId id) const {

@@ -105,7 +105,7 @@ NodeState::Actions NodeState::Asked(ConnectionId connection, const wire::Message
   } else if (std::holds_alternative<wire::ListRequest>(message.body)) {
     Reply(connection, id, wire::ListReply{StatesFor(PeerOf(connection), now_ns)});
   } else if (std::holds_alternative<wire::StatusRequest>(message.body)) {
-    Reply(connection, id, StatusOf(now_ns));
+    Reply(connection, id, StatusFor(PeerOf(connection), now_ns));
   } else if (const auto* budget = std::get_if<wire::BudgetRequest>(&message.body)) {
     SetBudget(connection, id, *budget, now_ns);
   } else if (const auto* shutdown = std::get_if<wire::ShutdownRequest>(&message.body)) {

@@ -174,6 +174,10 @@ class NodeState {
                std::int64_t now_ns);
   void Launch(State& state, std::int64_t now_ns);
   void FailLoad(State& state, const Error& error, std::int64_t now_ns);
+  // As FailLoad, of a load that somebody gave up.
+  void CancelLoad(State& state, const std::string& why, std::int64_t now_ns);
+  // The state that was drained for `failed`, which was to follow it, takes new leases again.
+  void ReopenEarlier(const State& failed, std::int64_t now_ns);
   void CancelIfUnwanted(StateId id, std::int64_t now_ns);
   void FailOverdueLoads(std::int64_t now_ns);
   void TrimFailed();
@@ -207,11 +211,15 @@ class NodeState {
   State* FindBuild(ConnectionId connection);
   static bool MayCommit(const State& build);
   // The builder goes on without the arena that it waited for.
-  void GiveUpArena(State& state);
-  void RefuseArena(State& state, const Error& error);
+  void GiveUpArena(State& state, std::int64_t now_ns);
+  void RefuseArena(State& state, const Error& error, std::int64_t now_ns);
   bool HasDerived(StateId id) const;
+  // The states that are derived from it, for `peer`: "'a', 'b' and 2 of other users".
+  std::string DerivedText(StateId id, const Peer& peer) const;
 
   // node_room.cc: the budget, the queue, and who makes room.
+  void EnterQueue(State& state, std::int64_t now_ns);
+  void LeaveQueue(State& state, std::int64_t now_ns);
   void ServeQueue(std::int64_t now_ns);
   bool TryPlace(State& state, std::int64_t now_ns);
   Status MayEverFit(const State& state) const;
@@ -229,6 +237,7 @@ class NodeState {
   std::vector<StateId> VictimsFor(const State& state, std::uint64_t need_bytes) const;
   Error NoRoomFor(const State& state, std::int64_t now_ns, bool has_waited = false) const;
   std::string HoldersText(const State& state, std::int64_t now_ns) const;
+  std::vector<const State*> HoldersOfMemory() const;
   std::string WhyItStays(const State& state, const State& wanted, std::int64_t now_ns) const;
   std::uint32_t QueuePlace(StateId id) const;
   void EndLifetimes(std::int64_t now_ns);
@@ -241,6 +250,9 @@ class NodeState {
   void AnswerEvents();
   void ExpireWaiters(std::int64_t now_ns);
   void Expire(const Waiter& waiter, std::int64_t now_ns);
+  // What has become of the earlier epoch that the state follows, and of the state, for whoever
+  // waits no longer; empty when it follows none.
+  std::string EarlierText(const State& state) const;
   void TellProgress(State& state, std::int64_t now_ns);
   void TellPlaces(std::int64_t now_ns);  // to those whose place in the queue has changed
 
@@ -258,7 +270,9 @@ class NodeState {
             std::int64_t now_ns);
   wire::StateInfo Info(const State& state, std::int64_t now_ns) const;
   std::vector<wire::StateInfo> StatesFor(const Peer& peer, std::int64_t now_ns) const;
-  wire::StatusReply StatusOf(std::int64_t now_ns) const;
+  // As `peer` is told.
+  wire::StatusReply StatusFor(const Peer& peer, std::int64_t now_ns) const;
+  std::uint64_t BytesOf(std::uint32_t uid) const;  // of memory, of its states
   std::vector<wire::LeaseInfo> LeasesOn(std::optional<StateId> only, const Peer& peer,
                                         std::int64_t now_ns) const;
 

@@ -107,6 +107,28 @@ void NodeState::ExpireWaiters(std::int64_t now_ns) {
     return true;
   });
   for (const Waiter& waiter : late) Expire(waiter, now_ns);
+  // A place in the queue is for those who wait.
+  for (const Waiter& waiter : late) {
+    if (waiter.state && queue_.contains(*waiter.state)) CancelIfUnwanted(*waiter.state, now_ns);
+  }
+}
+
+std::string NodeState::EarlierText(const State& state) const {
+  if (!WaitsForEarlier(state)) return "";
+  const State& earlier = *FindById(*state.follows);
+  const bool is_given_up =
+      queue_.contains(state.id) && state.cancelled_when_unwanted && !IsAwaited(state.id);
+  if (!is_given_up) {
+    return Format(
+        "; epoch %llu takes no new leases any more, and the replacement goes on waiting "
+        "for it to go: wait again",
+        Ull(earlier.epoch));
+  }
+  const std::string again =
+      earlier.gives_way ? "takes new leases again" : "takes no new leases, it was drained before";
+  return Format("; the replacement is given up, and epoch %llu ", Ull(earlier.epoch)) + again +
+         "; wait longer, or load it without --wait: then the replacement waits by itself, or "
+         "--replace (builds it beside)";
 }
 
 void NodeState::Expire(const Waiter& waiter, std::int64_t now_ns) {
@@ -122,7 +144,7 @@ void NodeState::Expire(const Waiter& waiter, std::int64_t now_ns) {
   State* const state = FindById(*waiter.state);
   if (state != nullptr && waiter.wish == Wish::kArena && state->phase == StatePhase::kQueued) {
     Refuse(waiter.connection, waiter.request_id, NoRoomFor(*state, now_ns, /*has_waited=*/true));
-    return GiveUpArena(*state);
+    return GiveUpArena(*state, now_ns);
   }
   if (state == nullptr) {
     return Refuse(waiter.connection, waiter.request_id,
@@ -138,17 +160,16 @@ void NodeState::Expire(const Waiter& waiter, std::int64_t now_ns) {
     late.message =
         Format("wait for '%s': the deadline passed at place %u of the queue: ", state->name.c_str(),
                QueuePlace(state->id)) +
-        late.message;
-    Refuse(waiter.connection, waiter.request_id, late);
-    // A place in the queue is for those who wait.
-    return CancelIfUnwanted(state->id, now_ns);
+        late.message + EarlierText(*state);
+    return Refuse(waiter.connection, waiter.request_id, late);
   }
   Refuse(waiter.connection, waiter.request_id,
          Error{Code::kUnavailable,
                Format("wait for '%s': the deadline passed while it was %s, %llu of %llu bytes "
-                      "were done; wait longer",
+                      "were done; the load goes on, wait longer",
                       state->name.c_str(), wire::Name(state->phase), Ull(state->bytes_done),
-                      Ull(state->arena_bytes))});
+                      Ull(state->arena_bytes)) +
+                   EarlierText(*state)});
   // Whoever waited in vain will ask again: the load goes on for them.
   state->cancelled_when_unwanted = false;
 }

@@ -59,6 +59,7 @@ struct State {
   std::optional<BundleId> bundle;   // its files, until a loader has them
   std::optional<StateId> replaces;  // the earlier epoch, drained when this one is published
   std::optional<StateId> follows;   // the earlier epoch, gone before this one gets memory
+  bool gives_way = false;           // drained for one that follows, and open again if that fails
   std::uint64_t wanted_bytes = 0;   // planned, or asked for; while it waits for room
   std::uint64_t arena_bytes = 0;    // taken from the budget; 0 until there was room
   std::uint32_t tensor_count = 0;
@@ -69,12 +70,16 @@ struct State {
   std::optional<wire::Failure> failure;
   bool is_kept = false;               // a keeper has it too
   std::int64_t awaited_until_ns = 0;  // taken over: until then its sticky tasks may come back
+  bool cancelled = false;             // failed because it was given up: nothing went wrong
 
   // When. Monotonic; 0: not yet.
   std::int64_t moved_ns = 0;   // last sign of life of the load
   std::int64_t ended_ns = 0;   // ready or failed
   std::int64_t used_ns = 0;    // its last lease ended, or it became ready
   std::int64_t looked_ns = 0;  // last AskBorrowers
+  // In the queue: since when, 0 while it is not; and all in all before that.
+  std::int64_t queued_since_ns = 0;
+  std::int64_t queued_ns = 0;
 
   Ownership ownership() const { return {uid, gid, policy.access}; }
   // Its load, or its build, has not ended.

@@ -39,14 +39,18 @@ wire::StatusReply FactsOf(const CoordinatorOptions& options, const SocketHome& h
 }
 
 // Says what the holders of leases run, now: a process may have become another program since it
-// attached (`stickyctl run` does), and reading it at every attach would cost each of them.
+// attached (`stickyctl run` does), and reading it at every attach would cost each of them. One that
+// has ended may have left its connection to a child.
 void AddCommands(wire::Body& body) {
   std::vector<wire::LeaseInfo>* leases = nullptr;
   if (auto* const reply = std::get_if<wire::LeasesReply>(&body)) leases = &reply->leases;
   if (auto* const reply = std::get_if<wire::EvictReply>(&body)) leases = &reply->leases;
   if (auto* const reply = std::get_if<wire::DrainReply>(&body)) leases = &reply->leases;
   if (leases == nullptr) return;
-  for (wire::LeaseInfo& lease : *leases) lease.command = CommandOf(lease.pid);
+  for (wire::LeaseInfo& lease : *leases) {
+    lease.command = CommandOf(lease.pid);
+    lease.process_ended = HasEnded(lease.pid);
+  }
 }
 
 // The sizes of the arenas whose descriptors go with a lease.

@@ -1,6 +1,8 @@
 #include "daemon/io/host_facts.h"
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <fstream>
 #include <limits>
 #include <string_view>
@@ -88,6 +90,17 @@ std::string CommandOf(std::uint64_t pid) {
   while (!text.empty() && text.back() == '\0') text.pop_back();
   std::replace(text.begin(), text.end(), '\0', ' ');
   return text;
+}
+
+bool HasEnded(std::uint64_t pid) {
+  if (pid == 0) return false;
+  if (::kill(static_cast<pid_t>(pid), /*sig=*/0) != 0 && errno == ESRCH) return true;
+  // One that has ended has its number until its parent asks for its status.
+  std::ifstream file(Format("/proc/%llu/stat", static_cast<unsigned long long>(pid)));
+  std::string line;
+  std::getline(file, line);
+  const std::size_t name_end = line.rfind(')');
+  return name_end != std::string::npos && line.substr(name_end, 3) == ") Z";
 }
 
 std::uint64_t RaiseDescriptorLimit() {

@@ -21,6 +21,10 @@ std::string CgroupOfSelf();
 // when it is gone or hidden.
 std::string CommandOf(std::uint64_t pid);
 
+// Whether no process runs under that number any more; false for 0, which the kernel gives for a
+// process that cannot be seen from here. A number that another process has got is not noticed.
+bool HasEnded(std::uint64_t pid);
+
 // Raises the soft limit of open descriptors to the hard one. Returns what holds then.
 std::uint64_t RaiseDescriptorLimit();
 

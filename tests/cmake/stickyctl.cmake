@@ -21,7 +21,7 @@ sticky_test(stickyctl_template_test LABEL integration
   SOURCES integration/stickyctl_template_test.cc
   DEPS sticky::test_daemon sticky::weights nlohmann_json::nlohmann_json)
 sticky_test(stickyctl_lives_test LABEL integration
-  SOURCES integration/stickyctl_lives_test.cc
+  SOURCES integration/stickyctl_lives_test.cc integration/stickyctl_told_test.cc
   DEPS sticky::test_daemon nlohmann_json::nlohmann_json)
 sticky_test(stickyctl_watch_test LABEL integration
   SOURCES integration/stickyctl_watch_test.cc

@@ -85,6 +85,35 @@ TEST_F(InstalledTemplates, WhatIsWrongWithAFileIsToldAndCostsTheOthersNothing) {
   EXPECT_EQ(Run({"run", "--state", "good", "--wait=30", "--", "true"}).code, 0);
 }
 
+TEST_F(InstalledTemplates, TheCheckOfATemplateRefusesWhatTheDaemonWouldRefuseThisUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "needs root, to become another user";
+  MakeTemplate("open", 1 << 20, "build: on-demand\naccess: {mode: node}\n");
+  DaemonOptions options;
+  options.arguments = {"--templates", folder_.path()};
+  options.config = "limits: {per_user: {memory: 3MiB}}\n";
+  Start(options);
+  OpenToAll();
+  const std::string small = MakeTemplate("small", 2 << 20);
+  const std::string large = MakeTemplate("large", 2 << 20);
+  const std::string first = MakeTemplate("first", 1 << 20, "priority: 1\n");
+
+  const auto refuses = [&](const std::string& path, int code, const std::string& why) {
+    const CtlResult checked = RunAsNobody({"template", "check", path});
+    const CtlResult loaded = RunAsNobody({"load", path, "--wait"});
+    EXPECT_EQ(checked.code, code) << checked.err;
+    EXPECT_EQ(loaded.code, code) << loaded.err;
+    EXPECT_THAT(checked.err, HasSubstr(why));
+    EXPECT_THAT(loaded.err, HasSubstr(why));
+    EXPECT_THAT(checked.out, HasSubstr("\nrefused:  "));
+    EXPECT_EQ(Run({"template", "check", path}).code, 0) << "the node's owner may";
+  };
+  refuses(folder_ / "open.yaml", 77, "the name is an installed template's");
+  refuses(first, 77, "above 0 is for the node's owner");
+  ASSERT_EQ(RunAsNobody({"template", "check", small}).code, 0);
+  ASSERT_EQ(RunAsNobody({"load", small, "--wait"}).code, 0);
+  refuses(large, 75, "limits.per_user.memory");
+}
+
 TEST_F(InstalledTemplates, AModelThatIsNotThereFailsWithTheReason) {
   WriteTemplate("gone.yaml", "gone", "no-such-model.safetensors", "build: on-demand\n");
   StartWithTemplates();

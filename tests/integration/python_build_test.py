@@ -256,6 +256,9 @@ class Ends(BuildCase):
                 (lambda: b.array("n", -1), "not allowed"),
                 (lambda: b.array("d", 1, "no such"), "no such"),
                 (lambda: b.array("a\0b", 1), "NUL"),
+                (lambda: b.array("a\udce9", 1), "udce9"),
+                (lambda: b.add_asset("a\udce9", b"x"), "udce9"),
+                (lambda: b.add_asset("text", "\ud800"), "give bytes"),
             ):
                 with self.assertRaisesRegex(stickyinvoc.InvalidArgument, reason):
                     mistake()
@@ -272,7 +275,7 @@ class Ends(BuildCase):
             stickyinvoc.build("table")
         first.add("x", [1])
         first.commit()
-        with self.assertRaisesRegex(stickyinvoc.InvalidArgument, "replace it"):
+        with self.assertRaisesRegex(stickyinvoc.InvalidArgument, 'placement="replace" in Python'):
             stickyinvoc.build("table")
 
 

@@ -216,6 +216,11 @@ TEST_F(StickyctlBuild, ADerivedStateTellsAndKeepsItsBase) {
   EXPECT_EQ(derived["base_digest"], base["content_digest"]);
   EXPECT_THAT(Run({"show", "d"}).out,
               HasSubstr("roots (" + base["content_digest"].get<std::string>() + ")"));
+  const CtlResult in_place = Run({"build", "--name", "roots", "--in-place", "--wait=30", "--",
+                                  Example("build_table"), "2000"});
+  EXPECT_EQ(in_place.code, 75);
+  EXPECT_THAT(in_place.err, HasSubstr("kept by what is derived from it: 'd'; evict that first"));
+  EXPECT_EQ(Ask({"show", "roots"})["state"]["phase"], "ready");
   EXPECT_EQ(Ask({"evict", "roots"})["state"]["phase"], "draining");
   EXPECT_THAT(Run({"evict", "roots"}).out, HasSubstr("a state that is derived from it keeps it"));
   EXPECT_THAT(Run({"evict", "roots", "--wait=0.1"}).err,

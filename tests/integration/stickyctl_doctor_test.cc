@@ -84,6 +84,25 @@ TEST(Doctor, AFolderThatOthersMayWriteToIsAProblemEvenWithADaemon) {
   EXPECT_EQ(LevelOf(result, "folder"), "problem");
 }
 
+TEST(Doctor, EachInstalledTemplateThatCannotBeUsedIsToldWithItsReason) {
+  const TempFolder folder;
+  WriteText(folder / "misspelt.yaml", "name: a\nsuorce: {path: x}\n");
+  WriteText(folder / "nameless.yaml", "source: {path: x}\n");
+  WriteText(folder / "good.yaml", "name: good\nsource: {path: x}\n");
+  DaemonOptions options;
+  options.arguments = {"--templates", folder.path()};
+  const DaemonProcess daemon(options);
+
+  const CtlResult text = Ctl({"--socket", daemon.socket_path(), "doctor"});
+
+  EXPECT_EQ(text.code, 0) << text.err;
+  EXPECT_EQ(LevelOf(Doctor(daemon.socket_path()), "templates"), "warning");
+  EXPECT_THAT(text.out, HasSubstr("misspelt.yaml"));
+  EXPECT_THAT(text.out, HasSubstr("suorce"));
+  EXPECT_THAT(text.out, HasSubstr("nameless.yaml"));
+  EXPECT_THAT(text.out, HasSubstr("1 installed, see `stickyctl template ls`"));
+}
+
 TEST(Doctor, TheLimitsOfItsOwnProcessAreTheCallers) {
   const DaemonProcess daemon;
 

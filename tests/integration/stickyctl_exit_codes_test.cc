@@ -272,7 +272,9 @@ TEST_F(StickyctlExitCodes, AnInterruptedLoadIsCancelled) {
 
   EXPECT_EQ(load.Wait().signal, SIGINT);
   EXPECT_TRUE(WaitUntil([&] { return !daemon_->LoaderPid().has_value(); }));
-  EXPECT_THAT(Run({"show", "slow"}).out, HasSubstr("cancelled"));
+  EXPECT_THAT(Run({"show", "slow"}).out, HasSubstr("\ncancelled:  "));
+  EXPECT_THAT(Run({"ls"}).out, HasSubstr("\nslow  cancelled  "));
+  EXPECT_THAT(Run({"events"}).out, HasSubstr("  load-cancelled  slow"));
 }
 
 }  // namespace

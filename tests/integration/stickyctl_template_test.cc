@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "tests/testing/ctl_run.h"
 #include "tests/testing/tiny_llama.h"
@@ -129,7 +130,7 @@ TEST_F(StickyctlTemplate, CheckEndsWith75WhenTheStateIsLargerThanTheBudget) {
   EXPECT_EQ(report["error"]["exit_code"], 75);
 }
 
-TEST_F(StickyctlTemplate, CheckOfFilesKeptWholeGivesThemAndTheirSum) {
+TEST_F(StickyctlTemplate, CheckOfFilesKeptWholeGivesThemAndTheirWholePages) {
   Write("a/data.bin", std::string(100, 'a'));
   Write("b/data.bin", std::string(23, 'b'));
   const std::string path =
@@ -142,7 +143,7 @@ TEST_F(StickyctlTemplate, CheckOfFilesKeptWholeGivesThemAndTheirSum) {
 
   EXPECT_EQ(result.code, 0) << result.err;
   EXPECT_EQ(report["model"], nullptr);
-  EXPECT_EQ(report["needed_bytes"], 123);
+  EXPECT_EQ(report["needed_bytes"], 2 * ::sysconf(_SC_PAGESIZE)) << "each has pages of its own";
   EXPECT_EQ(report["files"][1]["name"], "more.bin");
   EXPECT_EQ(report["files"][1]["role"], "whole");
 }
@@ -203,6 +204,47 @@ TEST_F(StickyctlTemplate, CheckFailsWithTheCodeOfWhatIsWrong) {
   EXPECT_EQ(code("name: a\nsource: {path: short.safetensors}\n"), 65);
   EXPECT_EQ(code("name: a\nsource: {path: m.safetensors, expect: {bytes: 7}}\n"), 65);
   EXPECT_EQ(Run({"template", "check"}).code, 64);
+}
+
+TEST_F(StickyctlTemplate, CheckOfFilesKeptWholeForetellsTheLoad) {
+  daemon_.emplace();
+  Write("empty", "");
+  Write("odd", std::string(5000, 'o'));
+  const std::string path = Write("t.yaml", "name: whole\nsource: {files: [empty, odd]}\n");
+
+  const Json report = Ask({"template", "check", path});
+  const Json loaded = Ask({"load", path, "--wait"});
+
+  ASSERT_EQ(loaded["state"]["phase"], "ready") << loaded.dump();
+  EXPECT_EQ(report["needed_bytes"], loaded["state"]["arena_bytes"]);
+}
+
+TEST_F(StickyctlTemplate, CheckRefusesMoreFilesKeptWholeThanALoadTakes) {
+  std::string list;
+  for (int i = 0; i < 65; ++i) {
+    Write("f" + std::to_string(i), "data");
+    list += (i > 0 ? ", f" : "f") + std::to_string(i);
+  }
+
+  const CtlResult result =
+      Run({"template", "check", Write("t.yaml", "name: many\nsource: {files: [" + list + "]}\n")});
+
+  EXPECT_EQ(result.code, 65);
+  EXPECT_THAT(result.err, HasSubstr("has 65 files; at most 64 are kept whole"));
+}
+
+TEST_F(StickyctlTemplate, ATemplateForBuildersIsRightAndALoadOfItSaysWhatTakesIt) {
+  const std::string path = Write("t.yaml", "name: made\nlifetime: {idle: 5min}\n");
+
+  const CtlResult checked = Run({"template", "check", path});
+  const CtlResult loaded = Run({"load", path});
+
+  EXPECT_EQ(checked.code, 0) << checked.err;
+  EXPECT_THAT(checked.out, HasSubstr("is right, for `stickyctl build --template`"));
+  EXPECT_THAT(checked.out, HasSubstr("idle 5 min"));
+  EXPECT_EQ(Ask({"template", "check", path})["for_builder"], true);
+  EXPECT_EQ(loaded.code, 65);
+  EXPECT_THAT(loaded.err, HasSubstr("a template without a source is for `stickyctl build`"));
 }
 
 // --- what loads do with the new keys ------------------------------------------------------------

@@ -9,55 +9,21 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include "base/text.h"
 #include "device/host_arena.h"
-#include "tests/testing/ctl_run.h"
+#include "tests/testing/ctl_daemon.h"
 #include "tests/testing/data_dir.h"
 
 namespace sticky::testing {
 namespace {
 
-using Json = nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class Stickyctl : public ::testing::Test {
+class Stickyctl : public CtlDaemon {
  protected:
-  explicit Stickyctl(const DaemonOptions& options = {}) : daemon_(options) {}
-
-  std::string WriteTemplate(const std::string& name, const std::string& source,
-                            const std::string& more = "") {
-    std::string path = daemon_.folder() / (name + ".yaml");
-    WriteText(path, "name: " + name + "\nsource:\n  path: " + source + "\n" + more);
-    return path;
-  }
-  // A template of a model with one tensor of `size_bytes`.
-  std::string MakeTemplate(const std::string& name, std::uint64_t size_bytes = 1 << 20) {
-    WriteTensorFile(daemon_.folder() / (name + ".safetensors"), size_bytes);
-    return WriteTemplate(name, name + ".safetensors");
-  }
-  std::vector<std::string> Words(std::vector<std::string> words) const {
-    words.insert(words.begin(), {"--socket", daemon_.socket_path()});
-    return words;
-  }
-  CtlResult Run(const std::vector<std::string>& words,
-                const std::function<void()>& before_exec = {}) const {
-    return Ctl(Words(words), before_exec);
-  }
-  // The document that a command prints with --json, which must succeed.
-  Json Ask(std::vector<std::string> words) const {
-    words.push_back("--json");
-    const CtlResult result = Run(words);
-    EXPECT_EQ(result.code, 0) << result.err;
-    return Json::parse(result.out, nullptr, /*allow_exceptions=*/false);
-  }
-  bool LeasesBecome(std::size_t count) const {
-    return WaitUntil([&] { return Ask({"leases"})["leases"].size() == count; });
-  }
-
-  DaemonProcess daemon_;
+  Stickyctl() { Start(); }
 };
 
 TEST_F(Stickyctl, AStateThatWasLoadedIsToldBySeveralCommandsAlike) {
@@ -85,7 +51,7 @@ TEST_F(Stickyctl, AStateThatWasLoadedIsToldBySeveralCommandsAlike) {
   const Json status = Ask({"status"});
   EXPECT_EQ(status["daemon"]["used_bytes"], state["arena_bytes"]);
   EXPECT_EQ(status["daemon"]["state_count"], 1);
-  EXPECT_EQ(status["daemon"]["pid"], daemon_.pid());
+  EXPECT_EQ(status["daemon"]["pid"], daemon_->pid());
   EXPECT_EQ(Ask({"version"})["stickyd"], status["daemon"]["version"]);
 }
 
@@ -101,7 +67,7 @@ TEST_F(Stickyctl, PeopleReadTables) {
 
 TEST_F(Stickyctl, ShowTellsWhatTheLoaderNoted) {
   const std::string model = (GoldenDir() / "models" / "llama-mha-tied").string();
-  ASSERT_EQ(Run({"load", WriteTemplate("noted", model), "--wait"}).code, 0);
+  ASSERT_EQ(Run({"load", WriteTemplate("noted.yaml", "noted", model), "--wait"}).code, 0);
   ASSERT_EQ(Run({"load", MakeTemplate("plain"), "--wait"}).code, 0);
 
   const Json notes = Ask({"show", "noted"})["notes"];
@@ -115,13 +81,13 @@ TEST_F(Stickyctl, ShowTellsWhatTheLoaderNoted) {
 // W21: a state is a copy. Its files may change without harm to whoever has it, and it is told that
 // they did.
 TEST_F(Stickyctl, AStateWhoseFilesChangedIsStaleAndStaysWhatItWas) {
-  const std::string file = daemon_.folder() / "smol.safetensors";
+  const std::string file = folder_ / "smol.safetensors";
   const std::string path = MakeTemplate("smol");
   ASSERT_EQ(Run({"load", path, "--wait"}).code, 0);
   EXPECT_EQ(Ask({"show", "smol"})["state"]["stale"], false);
   EXPECT_EQ(Ask({"ls", "--check-sources"})["states"][0]["stale"], false);
   EXPECT_FALSE(Ask({"ls"})["states"][0].contains("stale")) << "ls by itself opens no file";
-  WireClient client = daemon_.Client();
+  WireClient client = daemon_->Client();
   const wire::Received lent = client.Ask(wire::AttachRequest{"smol", {}, 0, false}).value();
   const device::Mapping arena = device::Mapping::ReadOnly(lent.fds.at(1).get(), 1 << 20).value();
   const std::string digest = Ask({"show", "smol"})["state"]["content_digest"];
@@ -148,7 +114,7 @@ TEST_F(Stickyctl, AStateWhoseFileWasWrittenToIsStale) {
   const std::string path = MakeTemplate("smol");
   ASSERT_EQ(Run({"load", path, "--wait"}).code, 0);
 
-  const std::filesystem::path file = daemon_.folder() / "smol.safetensors";
+  const std::filesystem::path file = folder_ / "smol.safetensors";
   std::filesystem::last_write_time(
       file, std::filesystem::last_write_time(file) + std::chrono::seconds(1));
 
@@ -164,7 +130,8 @@ TEST_F(Stickyctl, EveryGoldenModelOfTheLlamaFamilyLoads) {
     ++count;
 
     const CtlResult result =
-        Run({"load", WriteTemplate(name, entry.path().string(), "dtype: f32\n"), "--wait"});
+        Run({"load", WriteTemplate(name + ".yaml", name, entry.path().string(), "dtype: f32\n"),
+             "--wait"});
 
     EXPECT_EQ(result.code, 0) << name << ": " << result.err;
   }
@@ -219,7 +186,7 @@ TEST_F(Stickyctl, HoldSaysWhenTheDaemonGoesAway) {
   CtlRun hold(Words({"hold", MakeTemplate("smol")}));
   ASSERT_TRUE(WaitUntil([&] { return hold.out().ends_with("\n"); })) << hold.err();
 
-  daemon_.process().KillAndReap();
+  daemon_->process().KillAndReap();
 
   const CtlResult end = hold.Wait();
   EXPECT_EQ(end.code, 69);
@@ -233,10 +200,10 @@ TEST_F(Stickyctl, RunBecomesTheCommandWithItsExitCodeAndEnvironment) {
                                 "echo \"$STICKYINVOC_STATE $STICKYINVOC_SOCKET\"; cat; exit 7"});
 
   EXPECT_EQ(result.code, 7);
-  EXPECT_EQ(result.out, "smol " + daemon_.socket_path() + "\n");
+  EXPECT_EQ(result.out, "smol " + daemon_->socket_path() + "\n");
   EXPECT_EQ(result.err, "");
   EXPECT_EQ(Run({"run", "--state", "smol", "sh", "-c", "kill -9 $$"}).signal, SIGKILL);
-  EXPECT_TRUE(LeasesBecome(0));
+  EXPECT_TRUE(daemon_->LeaseCountBecomes(0));
 }
 
 TEST_F(Stickyctl, RunBuildsTheStateWhenAskedTo) {
@@ -258,7 +225,7 @@ TEST_F(Stickyctl, TheCommandOfRunAttachesWithoutAskingTheDaemon) {
 TEST_F(Stickyctl, ALeaseOfRunOutlivesExecAndIsOverWithTheCommand) {
   ASSERT_EQ(Run({"load", MakeTemplate("smol"), "--wait"}).code, 0);
   CtlRun run(Words({"run", "--state", "smol", "--", "sleep", "600"}));
-  ASSERT_TRUE(LeasesBecome(1));
+  ASSERT_TRUE(daemon_->LeaseCountBecomes(1));
   ASSERT_TRUE(WaitUntil([&] { return Ask({"leases"})["leases"][0]["command"] == "sleep 600"; }));
 
   EXPECT_EQ(Ask({"leases"})["leases"][0]["pid"], run.process().pid());
@@ -279,7 +246,7 @@ TEST_F(Stickyctl, ALeaseOfRunOutlivesExecAndIsOverWithTheCommand) {
 TEST_F(Stickyctl, EvictWaitsForTheLastUser) {
   ASSERT_EQ(Run({"load", MakeTemplate("smol"), "--wait"}).code, 0);
   CtlRun run(Words({"run", "--state", "smol", "--", "sleep", "600"}));
-  ASSERT_TRUE(LeasesBecome(1));
+  ASSERT_TRUE(daemon_->LeaseCountBecomes(1));
   CtlRun evict(Words({"evict", "smol", "--wait", "--json"}));
   ASSERT_TRUE(WaitUntil([&] { return Ask({"show", "smol"})["state"]["phase"] == "draining"; }));
 
@@ -339,7 +306,7 @@ TEST_F(Stickyctl, EveryCommandPrintsOneJsonDocumentWithADaemonAndWithoutOne) {
                                                           {"show"},
                                                           {"ls", "--verbose"}};
   for (const bool daemon_runs : {true, false}) {
-    if (!daemon_runs) daemon_.process().KillAndReap();
+    if (!daemon_runs) daemon_->process().KillAndReap();
     for (std::vector<std::string> words : commands) {
       words.insert(words.begin(), "--json");
       const CtlResult result = Run(words);

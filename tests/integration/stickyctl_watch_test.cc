@@ -92,10 +92,11 @@ TEST_F(StickyctlWatch, PeopleReadEventsInATable) {
 
   const std::string text = Run({"events"}).out;
 
-  EXPECT_THAT(text, StartsWith("TIME "));
-  EXPECT_THAT(text, HasSubstr("  load         smol              1  " + OwnName() + "  "));
+  EXPECT_THAT(text, StartsWith("EVENT  TIME "));
+  EXPECT_THAT(text, HasSubstr("  load            smol              1  " + OwnName() + "  "));
   const std::size_t line = text.find('\n') + 1;
-  EXPECT_THAT(text.substr(line, 29), MatchesRegex("....-..-..T..:..:..\\....[+-]..:.."));
+  EXPECT_EQ(text.substr(line, 7), "    1  ") << "its number, as --after takes it";
+  EXPECT_THAT(text.substr(line + 7, 29), MatchesRegex("....-..-..T..:..:..\\....[+-]..:.."));
   EXPECT_EQ(Run({"events", "--after", "many"}).code, 64);
 }
 
@@ -155,7 +156,7 @@ TEST_F(StickyctlWatch, FollowPrintsWhatComesUntilASignal) {
 TEST_F(StickyctlWatch, FollowEndsWhenTheDaemonGoesAway) {
   Start();
   CtlRun killed(Words({"events", "--follow"}));
-  ASSERT_TRUE(WaitUntil([&] { return killed.out().starts_with("TIME "); }));
+  ASSERT_TRUE(WaitUntil([&] { return killed.out().starts_with("EVENT  TIME "); }));
   daemon_->process().KillAndReap();
   EXPECT_EQ(killed.Wait().code, 69) << killed.err();
   daemon_->Restart();

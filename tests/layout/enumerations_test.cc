@@ -99,7 +99,9 @@ static_assert(Same(wire::EventKind::kResume, fb::EventKind::Resume));
 static_assert(Same(wire::EventKind::kShutdown, fb::EventKind::Shutdown));
 static_assert(Same(wire::EventKind::kBudget, fb::EventKind::Budget));
 static_assert(Same(wire::EventKind::kAdopt, fb::EventKind::Adopt));
-static_assert(Same(fb::EventKind::MAX, wire::EventKind::kAdopt), "an event is missing above");
+static_assert(Same(wire::EventKind::kLoadCancelled, fb::EventKind::LoadCancelled));
+static_assert(Same(fb::EventKind::MAX, wire::EventKind::kLoadCancelled),
+              "an event is missing above");
 
 // shim/python/stickyinvoc/_library.py has these structs by hand; its test expects these sizes.
 static_assert(sizeof(sti_error) == 520);

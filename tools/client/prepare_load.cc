@@ -41,6 +41,16 @@ Failed NoModel(const config::Template& made, const std::string& template_path, c
   return Failed{Stage::kModel, error};
 }
 
+Failed TooManyWholeFiles(const config::Template& made, const std::string& template_path,
+                         std::size_t count) {
+  return Failed{
+      Stage::kTemplate,
+      Error{Code::kInvalidArgument,
+            Format("load '%s': source.files of '%s' has %zu files; at most %u are kept whole, "
+                   "each in memory of its own; make several templates, or one archive",
+                   made.name.c_str(), Escape(template_path).c_str(), count, wire::kArenaCountMax)}};
+}
+
 // What `stickyctl ls` shows: the model's path, or a list of paths that is none itself.
 std::string SourceText(const Source& source, const weights::ResolvedSource& resolved) {
   if (source.kind == SourceKind::kPath) return resolved.path;
@@ -69,6 +79,10 @@ Outcome<FoundSource> FindSource(const std::string& template_path) {
   }
   Result<weights::ResolvedSource> resolved = weights::Resolve(found.made.source);
   if (!resolved.ok()) return NoModel(found.made, template_path, resolved.error());
+  const bool is_whole = found.made.source.kind == SourceKind::kFiles;
+  if (is_whole && resolved.value().files.size() > wire::kArenaCountMax) {
+    return TooManyWholeFiles(found.made, template_path, resolved.value().files.size());
+  }
   found.source = SourceText(found.made.source, resolved.value());
   found.files = std::move(resolved.value().files);
   if (found.files.size() > wire::kFileCountMax) {
@@ -82,16 +96,6 @@ Outcome<FoundSource> FindSource(const std::string& template_path) {
 
 Outcome<PreparedLoad> PrepareLoad(const std::string& template_path) {
   STICKY_STEP(FoundSource found, FindSource(template_path));
-  const bool is_whole = found.made.source.kind == SourceKind::kFiles;
-  if (is_whole && found.files.size() > wire::kArenaCountMax) {
-    return Failed{
-        Stage::kTemplate,
-        Error{Code::kInvalidArgument,
-              Format("load '%s': source.files of '%s' has %zu files; at most %u are kept whole, "
-                     "each in memory of its own; make several templates, or one archive",
-                     found.made.name.c_str(), Escape(template_path).c_str(), found.files.size(),
-                     wire::kArenaCountMax)}};
-  }
   PreparedLoad load;
   load.made = std::move(found.made);
   load.files = std::move(found.files);

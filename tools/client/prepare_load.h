@@ -33,11 +33,11 @@ struct PreparedLoad {
 
 // Reads the template, and finds and opens the files that it names.
 // Errors: kTemplate, kModel with the codes of LoadTemplate and weights::Resolve; kModel with
-//   kInvalidArgument past wire::kFileCountMax files.
+//   kInvalidArgument past wire::kFileCountMax files; kTemplate with kInvalidArgument for more
+//   source.files than wire::kArenaCountMax.
 Outcome<FoundSource> FindSource(const std::string& template_path);
 
-// Makes a request of them. Errors: as FindSource; kTemplate with kInvalidArgument for more
-// source.files than wire::kArenaCountMax.
+// Makes a request of them. Errors: as FindSource.
 Outcome<PreparedLoad> PrepareLoad(const std::string& template_path);
 
 // Lifts this process's soft limit of descriptors to its hard one while it lives: a model may have

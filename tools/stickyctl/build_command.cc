@@ -17,6 +17,8 @@
 #include "tools/stickyctl/builder_watch.h"
 #include "tools/stickyctl/commands.h"
 #include "tools/stickyctl/placement.h"
+#include "tools/stickyctl/render_policy.h"
+#include "tools/stickyctl/render_text.h"
 #include "tools/stickyctl/signals.h"
 #include "tools/stickyctl/text_table.h"
 
@@ -197,7 +199,7 @@ int Report(const Begun& begun, const BuildWish& wish, int code, Console& console
   document["built"] = true;
   console.Print(document, "state '" + Printable(state.name) +
                               "' is built: " + ByteCount(state.arena_bytes) + " in " +
-                              Duration(state.load_ms) + "\n");
+                              Duration(state.load_ms) + QueuedText(state) + "\n");
   return kExitOk;
 }
 
@@ -239,12 +241,15 @@ int Build(const Request& request, Console& console) {
   if (state.phase != StatePhase::kReady) {
     return RunBuilder(std::move(begun).value(), wish.value(), wait_ms.value(), console);
   }
+  const std::vector<std::string> differs = PolicyDifferences(build.value().policy, state.policy);
+  if (!differs.empty()) console.Note(KeptPolicyText(state.name, differs));
   Json document = Document();
   document["state"] = StateJson(state);
   document["built"] = false;
-  console.Print(document, "state '" + Printable(state.name) +
-                              "' is there already, of this recipe: " +
-                              ByteCount(state.arena_bytes) + "; nothing was run\n");
+  document["policy_differs"] = differs;
+  console.Print(document,
+                "state '" + Printable(state.name) + "' is there already, of this recipe: " +
+                    ByteCount(state.arena_bytes) + "; nothing was run" + ClosedText(state) + "\n");
   return kExitOk;
 }
 

@@ -23,6 +23,7 @@ constexpr const char* kRealRoot = "";
 struct Answers {
   wire::StatusReply status;
   wire::ListReply list;
+  wire::TemplatesReply templates;
 };
 
 Outcome<Answers> AskDaemon(const std::optional<std::string>& path) {
@@ -30,6 +31,7 @@ Outcome<Answers> AskDaemon(const std::optional<std::string>& path) {
   Answers answers;
   STICKY_STEP(answers.status, daemon.AskFor<wire::StatusReply>(wire::StatusRequest{}));
   STICKY_STEP(answers.list, daemon.AskFor<wire::ListReply>(wire::ListRequest{}));
+  STICKY_STEP(answers.templates, daemon.AskFor<wire::TemplatesReply>(wire::TemplatesRequest{}));
   return answers;
 }
 
@@ -57,6 +59,13 @@ DaemonFacts GatherDaemon(const std::optional<std::string>& path) {
   facts.foreign_bytes = status.foreign_bytes;
   for (const wire::StateInfo& state : answers.list.states) {
     facts.largest_state_bytes = std::max(facts.largest_state_bytes, state.arena_bytes);
+  }
+  for (const wire::InstalledTemplate& installed : answers.templates.templates) {
+    if (installed.problem.empty()) {
+      ++facts.template_count;
+    } else {
+      facts.template_problems.push_back(installed.problem);
+    }
   }
   const std::string process = Format("%llu", static_cast<unsigned long long>(status.pid));
   facts.limits = GatherLimits(kRealRoot, process);

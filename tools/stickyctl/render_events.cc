@@ -12,7 +12,8 @@ constexpr std::size_t kNameColumns = 128;
 
 Row RowOf(const wire::Event& event, const UserNames& users) {
   const bool has_state = !event.state.empty();
-  return {LocalTime(event.time_ms),
+  return {Number(event.sequence),
+          LocalTime(event.time_ms),
           wire::Name(event.kind),
           has_state ? Cell(event.state, kNameColumns) : "-",
           has_state ? Number(event.epoch) : "-",
@@ -45,10 +46,11 @@ std::string LostText(std::uint64_t lost) {
       static_cast<unsigned long long>(lost));
 }
 
-EventTable::EventTable() : columns_({"TIME", "KIND", "STATE", ">EPOCH", "USER", ">PID", "TEXT"}) {
+EventTable::EventTable()
+    : columns_({">EVENT", "TIME", "KIND", "STATE", ">EPOCH", "USER", ">PID", "TEXT"}) {
   // What is common, so that the first lines of a journal that is followed stand as the later ones.
-  columns_.Measure({"2026-12-03T09:30:00.250+01:00", "load-failed", "llama-3.1-8b", "100", "nobody",
-                    "1234567", ""});
+  columns_.Measure({"99999", "2026-12-03T09:30:00.250+01:00", "load-cancelled", "llama-3.1-8b",
+                    "100", "nobody", "1234567", ""});
 }
 
 std::string EventTable::Lines(const std::vector<wire::Event>& events, const UserNames& users) {

@@ -1,5 +1,7 @@
 #include "tools/stickyctl/render_json.h"
 
+#include <algorithm>
+#include <map>
 #include <string_view>
 
 #include "base/text.h"
@@ -54,6 +56,8 @@ Json StateJson(const wire::StateInfo& state) {
   json["closed"] = state.closed;
   json["builder"] = TextJson(state.builder);
   json["base"] = TextJson(state.base);
+  json["queued_ms"] = state.queued_ms;
+  json["cancelled"] = state.cancelled;
   return json;
 }
 
@@ -74,7 +78,8 @@ Json LeasesJson(const std::vector<wire::LeaseInfo>& leases) {
                         {"age_ms", lease.age_ms},
                         {"hold", lease.hold},
                         {"command", lease.command},
-                        {"job", lease.job.empty() ? Json(nullptr) : Json(lease.job)}});
+                        {"job", lease.job.empty() ? Json(nullptr) : Json(lease.job)},
+                        {"process_ended", lease.process_ended}});
   }
   return list;
 }
@@ -107,6 +112,8 @@ Json StatusJson(const wire::StatusReply& status) {
   json["keeper_lost"] = status.keeper_lost;
   json["foreign_state_count"] = status.foreign_count;
   json["foreign_bytes"] = status.foreign_bytes;
+  json["own_bytes"] = status.own_bytes;
+  json["own_bytes_max"] = status.own_bytes_max;
   return json;
 }
 
@@ -134,6 +141,21 @@ void AddMaking(const wire::ManifestView* manifest, Json& state) {
   state["base_digest"] = has ? DigestJson(manifest->base_digest()) : Json(nullptr);
   state["cpu"] = has ? TextJson(manifest->cpu()) : Json(nullptr);
   state["whole_files"] = has ? Json(manifest->whole_files()) : Json(nullptr);
+  state["matrix_dtypes"] = has ? Json(MatrixDtypes(*manifest)) : Json(nullptr);
+}
+
+std::vector<std::string> MatrixDtypes(const wire::ManifestView& manifest) {
+  std::map<std::string, std::uint64_t> bytes_of;
+  for (std::uint32_t i = 0; i < manifest.tensor_count(); ++i) {
+    const wire::TensorRef tensor = manifest.tensor(i);
+    if (tensor.shape.size() >= 2) bytes_of[Name(tensor.dtype)] += tensor.size_bytes;
+  }
+  std::vector<std::string> dtypes;
+  for (const auto& [dtype, size_bytes] : bytes_of) dtypes.push_back(dtype);
+  std::stable_sort(dtypes.begin(), dtypes.end(), [&](const std::string& a, const std::string& b) {
+    return bytes_of[a] > bytes_of[b];
+  });
+  return dtypes;
 }
 
 Json NotesJson(const wire::ManifestView& manifest) {

@@ -35,7 +35,10 @@ Json StatusJson(const wire::StatusReply& status);
 Json EventJson(const wire::Event& event);
 // Adds "stale" (null: unknown) and "stale_reason" to a state.
 void AddStaleness(const Staleness& staleness, Json& state);
-// Adds "base_digest", "cpu" and "whole_files" to a state. manifest: null while there is none.
+// The dtypes of the tensors of two dimensions and more, those of most bytes first.
+std::vector<std::string> MatrixDtypes(const wire::ManifestView& manifest);
+// Adds "base_digest", "cpu", "whole_files" and "matrix_dtypes" to a state. manifest: null while
+// there is none.
 void AddMaking(const wire::ManifestView* manifest, Json& state);
 // What the loader wants people to know.
 Json NotesJson(const wire::ManifestView& manifest);

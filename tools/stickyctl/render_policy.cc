@@ -1,5 +1,6 @@
 #include "tools/stickyctl/render_policy.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/text.h"
@@ -26,6 +27,18 @@ std::string LifetimeText(const Policy& policy) {
   return text;
 }
 
+// What means the same, whatever the order that it was written in.
+Access Sorted(Access access) {
+  std::ranges::sort(access.users);
+  std::ranges::sort(access.groups);
+  return access;
+}
+
+std::vector<Label> Sorted(std::vector<Label> labels) {
+  std::ranges::sort(labels, {}, &Label::key);
+  return labels;
+}
+
 }  // namespace
 
 Json PolicyJson(const Policy& policy) {
@@ -40,6 +53,30 @@ Json PolicyJson(const Policy& policy) {
                               {"groups", policy.access.groups}}},
               {"labels", std::move(labels)},
               {"lease_count_max", policy.lease_count_max}};
+}
+
+std::vector<std::string> PolicyDifferences(const Policy& asked, const Policy& kept) {
+  std::vector<std::string> names;
+  const auto compare = [&names](bool is_same, const char* name) {
+    if (!is_same) names.emplace_back(name);
+  };
+  compare(asked.pin == kept.pin, "lifetime.pin");
+  compare(asked.idle_ms == kept.idle_ms, "lifetime.idle");
+  compare(asked.ttl_ms == kept.ttl_ms, "lifetime.ttl");
+  compare(asked.priority == kept.priority, "priority");
+  compare(Sorted(asked.access) == Sorted(kept.access), "access");
+  compare(Sorted(asked.labels) == Sorted(kept.labels), "labels");
+  compare(asked.lease_count_max == kept.lease_count_max, "max_leases");
+  return names;
+}
+
+std::string KeptPolicyText(const std::string& state, const std::vector<std::string>& differences) {
+  if (differences.empty()) return "";
+  std::string names;
+  for (const std::string& name : differences) names += (names.empty() ? "" : ", ") + name;
+  return "state '" + state + "' keeps its own " + names +
+         ": the template says otherwise, but the state was asked for before; --replace builds it "
+         "anew with what the template says";
 }
 
 FieldList PolicyFields(const Policy& policy, const UserNames& users) {

@@ -6,6 +6,9 @@
 #ifndef STICKY_TOOLS_STICKYCTL_RENDER_POLICY_H_
 #define STICKY_TOOLS_STICKYCTL_RENDER_POLICY_H_
 
+#include <string>
+#include <vector>
+
 #include "base/policy.h"
 #include "tools/stickyctl/render_json.h"
 #include "tools/stickyctl/text_table.h"
@@ -18,6 +21,13 @@ Json PolicyJson(const Policy& policy);
 
 // Lifetime, priority, access, the most leases when the template has one, and a field a label.
 FieldList PolicyFields(const Policy& policy, const UserNames& users);
+
+// What a state that was there already, or under way, has otherwise than was asked for: the keys as
+// templates have them ("lifetime.idle").
+std::vector<std::string> PolicyDifferences(const Policy& asked, const Policy& kept);
+
+// What people are told of those; empty when there are none.
+std::string KeptPolicyText(const std::string& state, const std::vector<std::string>& differences);
 
 }  // namespace sticky::stickyctl
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <set>
 #include <utility>
 
 #include "base/exit_codes.h"
@@ -43,6 +44,24 @@ std::string LastUsedText(const wire::StateInfo& state) {
   return Duration(state.idle_ms) + " ago";
 }
 
+// What its matrices are; of a load that is not done, what was asked for.
+std::string DtypeText(const wire::StateInfo& state, const wire::ManifestView* manifest) {
+  if (manifest == nullptr) return Name(state.dtype);
+  std::string text;
+  for (const std::string& dtype : MatrixDtypes(*manifest)) {
+    text += (text.empty() ? "" : ", ") + dtype;
+  }
+  if (text.empty()) return "-";
+  const bool was_chosen = state.dtype == DtypeChoice::kAuto && state.builder.empty();
+  return was_chosen ? text + " (auto)" : text;
+}
+
+// "1.5 s, after 12 s in the queue".
+std::string LoadTimeText(const wire::StateInfo& state) {
+  if (state.load_ms == 0 && state.queued_ms == 0) return "-";
+  return Duration(state.load_ms) + QueuedText(state);
+}
+
 std::string OwnerText(std::uint32_t uid, const UserNames& users) {
   const std::string name = users(uid);
   const std::string number = Number(uid);
@@ -77,6 +96,19 @@ std::pair<std::string, std::string> ContentField(const wire::StateInfo& state,
   return {"tensors", Number(state.tensor_count)};
 }
 
+// Whether two states have one name, and the epoch alone tells which is which.
+bool HasNamesakes(const std::vector<wire::StateInfo>& states) {
+  std::set<std::string> names;
+  return std::any_of(states.begin(), states.end(), [&names](const wire::StateInfo& state) {
+    return !names.insert(state.name).second;
+  });
+}
+
+std::string HolderCell(const wire::LeaseInfo& lease) {
+  if (!lease.process_ended) return Cell(lease.command, kCommandColumns);
+  return "(process ended; its connection is kept by another)";
+}
+
 std::string FilesText(const wire::ManifestView& manifest) {
   std::vector<Row> rows;
   for (std::uint32_t i = 0; i < manifest.asset_count(); ++i) {
@@ -97,12 +129,23 @@ std::vector<wire::LeaseInfo> LeasesOn(const std::string& name, std::uint64_t epo
 }
 
 std::string PhaseText(const wire::StateInfo& state) {
-  std::string text = wire::Name(state.phase);
+  std::string text = state.cancelled ? "cancelled" : wire::Name(state.phase);
   if (state.phase == wire::StatePhase::kFilling) {
     text += " " + Percent(state.bytes_done, state.arena_bytes);
   }
   if (state.queue_place > 0) text += Format(", place %u", state.queue_place);
   return state.closed ? text + ", closed" : text;
+}
+
+std::string QueuedText(const wire::StateInfo& state) {
+  return state.queued_ms == 0 ? "" : ", after " + Duration(state.queued_ms) + " in the queue";
+}
+
+std::string ClosedText(const wire::StateInfo& state) {
+  if (!state.closed) return "";
+  const std::string name = Printable(state.name);
+  return "; it is drained and takes no new leases: `stickyctl drain " + name +
+         " --resume` ends that, and --replace builds another one, which takes them";
 }
 
 std::string QueueText(const wire::StateInfo& state) {
@@ -128,12 +171,15 @@ std::string StatesText(const std::vector<wire::StateInfo>& states,
                        std::span<const Staleness> staleness) {
   if (states.empty()) return "no states; `stickyctl load TEMPLATE` builds one\n";
   Row headings = {"NAME", "PHASE", ">SIZE", ">LEASES", "KEPT", "AGE"};
+  const bool has_namesakes = HasNamesakes(states);
+  if (has_namesakes) headings.emplace_back(">EPOCH");
   if (!staleness.empty()) headings.emplace_back("STALE");
   std::vector<Row> rows;
   for (std::size_t i = 0; i < states.size(); ++i) {
     const wire::StateInfo& state = states[i];
     rows.push_back({Cell(state.name, kNameColumns), PhaseText(state), ByteCount(state.arena_bytes),
                     Number(state.lease_count), KeptText(state), Duration(state.age_ms)});
+    if (has_namesakes) rows.back().push_back(Number(state.epoch));
     if (!staleness.empty()) {
       rows.back().emplace_back(i < staleness.size() ? Name(staleness[i].verdict) : "unknown");
     }
@@ -174,7 +220,7 @@ std::string StateText(const wire::StateInfo& state, const std::vector<wire::Leas
       {"owner", OwnerText(state.uid, users)},
       {"source", state.source.empty() ? "-" : Printable(state.source)},
       {"device", Printable(state.device)},
-      {"dtype", Name(state.dtype)},
+      {"dtype", DtypeText(state, manifest)},
       {"size", ByteCount(state.arena_bytes) + " (" + Number(state.arena_bytes) + " bytes)"},
       ContentField(state, manifest),
       {"huge pages", state.huge_pages.empty() ? "-" : Printable(state.huge_pages)},
@@ -184,7 +230,7 @@ std::string StateText(const wire::StateInfo& state, const std::vector<wire::Leas
       {"outlives daemon", state.kept ? "yes" : "no"},
       {"epoch", Number(state.epoch)},
       {"age", Duration(state.age_ms)},
-      {"load took", state.load_ms == 0 ? "-" : Duration(state.load_ms)},
+      {"load took", LoadTimeText(state)},
       {"content digest", hex(state.content_digest)},
       {"template digest", hex(state.template_digest)}};
   for (auto& field : MakingFields(state, manifest)) fields.push_back(std::move(field));
@@ -195,8 +241,9 @@ std::string StateText(const wire::StateInfo& state, const std::vector<wire::Leas
                                       " --resume` ends that");
   }
   if (state.failure) {
-    fields.emplace_back("failure", std::string(Name(state.failure->code)) + ": " +
-                                       Printable(state.failure->message));
+    fields.emplace_back(
+        state.cancelled ? "cancelled" : "failure",
+        std::string(Name(state.failure->code)) + ": " + Printable(state.failure->message));
   }
   return Fields(fields);
 }
@@ -208,8 +255,7 @@ std::string LeasesText(const std::vector<wire::LeaseInfo>& leases, const UserNam
     rows.push_back({Number(lease.lease_id), Cell(lease.state, kNameColumns), Number(lease.epoch),
                     Number(lease.pid), users(lease.uid), Duration(lease.age_ms),
                     lease.hold ? "hold" : "use",
-                    lease.job.empty() ? "-" : Cell(lease.job, kJobColumns),
-                    Cell(lease.command, kCommandColumns)});
+                    lease.job.empty() ? "-" : Cell(lease.job, kJobColumns), HolderCell(lease)});
   }
   return Table({">LEASE", "STATE", ">EPOCH", ">PID", "USER", "AGE", "KIND", "JOB", "COMMAND"},
                rows);

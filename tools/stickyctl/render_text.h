@@ -32,8 +32,12 @@ std::string StatusText(const wire::StatusReply& status, const UserNames& users);
 std::vector<wire::LeaseInfo> LeasesOn(const std::string& name, std::uint64_t epoch,
                                       std::vector<wire::LeaseInfo> leases);
 
-// "ready", "filling 33%", "queued, place 2", "ready, closed".
+// "ready", "filling 33%", "queued, place 2", "ready, closed", "cancelled".
 std::string PhaseText(const wire::StateInfo& state);
+// ", after 12 s in the queue": behind the time that a load took; empty when it never waited there.
+std::string QueuedText(const wire::StateInfo& state);
+// What is to be said of a state that was drained by hand to whoever asks for it; empty for others.
+std::string ClosedText(const wire::StateInfo& state);
 // "place 2 of the queue, needs 4.00 GiB": of a state that is queued.
 std::string QueueText(const wire::StateInfo& state);
 // "held by pid 7 of user alice and pid 8 of user bob": whose holds keep a state; empty: nobody's.

@@ -19,6 +19,7 @@
 #include "tools/client/prepare_load.h"
 #include "tools/stickyctl/commands.h"
 #include "tools/stickyctl/lent_files.h"
+#include "tools/stickyctl/render_policy.h"
 #include "tools/stickyctl/render_text.h"
 
 namespace sticky::stickyctl {
@@ -92,6 +93,9 @@ Outcome<std::string> LoadFirst(const Wish& wish, DaemonClient& daemon, Console& 
   if (reply.ok()) progress.Done(reply.value().state.arena_bytes);
   progress.End();
   if (!reply.ok()) return reply.failed();
+  const std::string kept = KeptPolicyText(
+      load.made.name, PolicyDifferences(load.request.policy, reply.value().state.policy));
+  if (!kept.empty()) console.Note(kept);
   return load.made.name;
 }
 

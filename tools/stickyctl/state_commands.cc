@@ -1,7 +1,9 @@
 // The commands that build and keep states: load, hold.
 
 #include <cerrno>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <unistd.h>
 
@@ -11,6 +13,7 @@
 #include "tools/client/prepare_load.h"
 #include "tools/stickyctl/commands.h"
 #include "tools/stickyctl/placement.h"
+#include "tools/stickyctl/render_policy.h"
 #include "tools/stickyctl/render_text.h"
 #include "tools/stickyctl/signals.h"
 
@@ -37,7 +40,12 @@ Outcome<wire::LoadReply> LoadShowingProgress(DaemonClient& daemon, const Prepare
   return reply;
 }
 
-Outcome<wire::LoadReply> LoadOn(const Request& request, const Console& console) {
+struct Loaded {
+  wire::LoadReply reply;
+  std::vector<std::string> policy_differs;  // as PolicyDifferences, when it was joined
+};
+
+Outcome<Loaded> LoadOn(const Request& request, const Console& console) {
   STICKY_STEP(const std::uint32_t wait_ms, WaitMs(request, /*wait_by_default=*/false));
   STICKY_STEP(const wire::Placement placement, PlacementOf("load", request.options));
   const client::WideDescriptorLimit wide;
@@ -45,7 +53,14 @@ Outcome<wire::LoadReply> LoadOn(const Request& request, const Console& console) 
   load.request.wait_ms = wait_ms;
   load.request.placement = placement;
   STICKY_STEP(DaemonClient daemon, DaemonClient::Connect(request.socket));
-  return LoadShowingProgress(daemon, load, console);
+  STICKY_STEP(wire::LoadReply reply, LoadShowingProgress(daemon, load, console));
+  std::vector<std::string> differs = PolicyDifferences(load.request.policy, reply.state.policy);
+  return Loaded{std::move(reply), std::move(differs)};
+}
+
+void NoteKeptPolicy(const Loaded& loaded, Console& console) {
+  const std::string words = KeptPolicyText(loaded.reply.state.name, loaded.policy_differs);
+  if (!words.empty()) console.Note(words);
 }
 
 std::string LoadText(const wire::LoadReply& reply) {
@@ -54,18 +69,19 @@ std::string LoadText(const wire::LoadReply& reply) {
   if (state.phase != wire::StatePhase::kReady) {
     const std::string where = state.queue_place > 0 ? " at " + QueueText(state) : "";
     return "state " + name + " is " + wire::Name(state.phase) + where + "; `stickyctl show " +
-           Printable(state.name) + "` tells how far it is\n";
+           Printable(state.name) + "` tells how far it is" + ClosedText(state) + "\n";
   }
   return "state " + name + (reply.joined ? " was there already: " : " is ready: ") +
          ByteCount(state.arena_bytes) +
          (state.tensor_count > 0 ? Format(", %u tensors", state.tensor_count) : "") +
-         (reply.joined ? "" : ", built in " + Duration(state.load_ms)) + "\n";
+         (reply.joined ? "" : ", built in " + Duration(state.load_ms) + QueuedText(state)) +
+         ClosedText(state) + "\n";
 }
 
 struct Held {
   DaemonClient daemon;
   DaemonClient::Lease lease;
-  wire::LoadReply loaded;
+  Loaded loaded;
 };
 
 Outcome<Held> TakeHold(const Request& request, const Console& console) {
@@ -82,7 +98,8 @@ Outcome<Held> TakeHold(const Request& request, const Console& console) {
   attach.hold = true;
   attach.job = JobOfThisProcess();
   STICKY_STEP(DaemonClient::Lease lease, daemon.Attach(attach));
-  return Held{std::move(daemon), std::move(lease), std::move(loaded)};
+  std::vector<std::string> differs = PolicyDifferences(load.request.policy, loaded.state.policy);
+  return Held{std::move(daemon), std::move(lease), {std::move(loaded), std::move(differs)}};
 }
 
 // Waits for a signal or for the daemon's end. True: a signal came.
@@ -100,8 +117,8 @@ Outcome<Held> HoldAgain(const Request& request, const Held& before, const Unique
   constexpr int kRetryMs = 100;
   const Deadline deadline = Deadline::AfterMs(kPatienceMs);
   wire::AttachRequest attach;
-  attach.state = before.loaded.state.name;
-  attach.digest = before.loaded.state.content_digest;
+  attach.state = before.loaded.reply.state.name;
+  attach.digest = before.loaded.reply.state.content_digest;
   attach.hold = true;
   attach.job = JobOfThisProcess();
   for (;;) {
@@ -119,24 +136,30 @@ Outcome<Held> HoldAgain(const Request& request, const Held& before, const Unique
 }  // namespace
 
 int Load(const Request& request, Console& console) {
-  Outcome<wire::LoadReply> reply = LoadOn(request, console);
-  if (!reply.ok()) return console.Fail(reply.failed());
+  Outcome<Loaded> loaded = LoadOn(request, console);
+  if (!loaded.ok()) return console.Fail(loaded.failed());
+  const auto& [reply, policy_differs] = loaded.value();
+  NoteKeptPolicy(loaded.value(), console);
   Json document = Document();
-  document["state"] = StateJson(reply.value().state);
-  document["joined"] = reply.value().joined;
-  console.Print(document, LoadText(reply.value()));
+  document["state"] = StateJson(reply.state);
+  document["joined"] = reply.joined;
+  document["policy_differs"] = policy_differs;
+  console.Print(document, LoadText(reply));
   return kExitOk;
 }
 
 int Hold(const Request& request, Console& console) {
   Outcome<Held> held = TakeHold(request, console);
   if (!held.ok()) return console.Fail(held.failed());
-  const wire::StateInfo state = held.value().loaded.state;
+  const Loaded loaded = held.value().loaded;
+  const wire::StateInfo& state = loaded.reply.state;
   const Result<UniqueFd> signals = SignalsAsDescriptor(kEndingSignals);
   if (!signals.ok()) return console.Fail({Stage::kTalk, signals.error()});
+  NoteKeptPolicy(loaded, console);
   Json document = Document();
   document["state"] = StateJson(state);
-  document["joined"] = held.value().loaded.joined;
+  document["joined"] = loaded.reply.joined;
+  document["policy_differs"] = loaded.policy_differs;
   document["lease_id"] = held.value().lease.reply.lease_id;
   document["pid"] = ::getpid();
   console.Print(document, "holding state '" + Printable(state.name) + "' (" +

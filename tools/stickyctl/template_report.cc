@@ -68,6 +68,30 @@ Json ModelJson(const ModelLook& model) {
 
 // --- text ---------------------------------------------------------------------------------------
 
+Json BuilderJson(const TemplateReport& report) {
+  Json document = Document();
+  document["template"] = Json{{"path", report.path},
+                              {"name", report.made.name},
+                              {"policy", PolicyJson(report.made.policy)}};
+  document["for_builder"] = true;
+  document["source"] = nullptr;
+  document["files"] = Json::array();
+  document["model"] = nullptr;
+  for (const char* const key : {"needed_bytes", "fits", "refused"}) document[key] = nullptr;
+  return document;
+}
+
+std::string BuilderText(const TemplateReport& report, const UserNames& users) {
+  FieldList fields = {
+      {"template", Printable(report.path) + ": is right, for `stickyctl build --template`"},
+      {"name", report.made.name},
+      {"source",
+       "none: a program makes the state, so nothing is planned here; for a load it "
+       "would need one"}};
+  for (auto& field : PolicyFields(report.made.policy, users)) fields.push_back(std::move(field));
+  return Fields(fields);
+}
+
 std::string DtypeText(const TemplateReport& report) {
   const std::string dtype = Name(report.made.dtype);
   return report.auto_dtype ? dtype + ": " + Name(*report.auto_dtype) + " here" : dtype;
@@ -126,6 +150,7 @@ std::optional<bool> TemplateReport::Fits() const {
 }
 
 Json ReportJson(const TemplateReport& report) {
+  if (report.is_for_builder) return BuilderJson(report);
   const std::optional<bool> fits = report.Fits();
   Json document = Document();
   document["template"] = TemplateJson(report);
@@ -139,10 +164,13 @@ Json ReportJson(const TemplateReport& report) {
   document["budget_bytes"] = report.budget ? Json(report.budget->budget_bytes) : Json(nullptr);
   document["used_bytes"] = report.budget ? Json(report.budget->used_bytes) : Json(nullptr);
   document["no_budget"] = report.budget ? Json(nullptr) : Json(report.no_budget);
+  document["refused"] = report.refusal ? Json(report.refusal->message) : Json(nullptr);
+  document["for_builder"] = false;
   return document;
 }
 
 std::string ReportText(const TemplateReport& report, const UserNames& users) {
+  if (report.is_for_builder) return BuilderText(report, users);
   const config::Template& made = report.made;
   FieldList fields = {{"template", Printable(report.path) + ": is right"},
                       {"name", made.name},
@@ -157,6 +185,7 @@ std::string ReportText(const TemplateReport& report, const UserNames& users) {
   fields.emplace_back(
       "memory", ByteCount(report.needed_bytes) + " (" + Number(report.needed_bytes) + " bytes)");
   fields.emplace_back("fits", FitsText(report));
+  if (report.refusal) fields.emplace_back("refused", Printable(report.refusal->message));
   fields.emplace_back("build", Name(made.build));
   for (auto& field : PolicyFields(made.policy, users)) fields.push_back(std::move(field));
   fields.emplace_back("template digest", ToHex(report.template_digest));

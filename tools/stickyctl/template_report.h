@@ -44,7 +44,9 @@ struct TemplateReport {
   std::optional<Dtype> auto_dtype;  // what `dtype: auto` means, when the template has it
   std::uint64_t needed_bytes = 0;   // of memory, for the state
   std::optional<Budget> budget;
-  std::string no_budget;  // why not
+  std::string no_budget;         // why not
+  std::optional<Error> refusal;  // why the daemon would not take the load of this user
+  bool is_for_builder = false;   // no source: of all this, path, name and policy alone are there
 
   // Whether the state could be on this node at all; nothing when no daemon answered.
   std::optional<bool> Fits() const;

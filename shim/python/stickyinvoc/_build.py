@@ -9,7 +9,7 @@ import os
 import weakref
 
 from . import _library
-from ._errors import InvalidArgument
+from ._errors import InvalidArgument, path_bytes, utf8
 from ._state import _NUMPY_TYPES, _bfloat16, _Memory
 
 _ALIGNMENT = 256  # of every array and asset, in bytes
@@ -66,12 +66,12 @@ def build(name=None, *, access="owner", placement="join", idle=None, pin=False, 
     options.access = _ACCESS[access]
     options.pin = 1 if pin else 0
     options.idle_ms = 0 if idle is None else max(1, _milliseconds("idle", idle, 2**63))
-    options.state = _text("name", name)
-    options.socket_path = None if socket is None else os.fsencode(socket)
-    options.source = _text("source", source)
-    options.base = _text("base", base)
-    options.builder = _text("builder", builder)
-    options.cpu = _text("cpu", cpu)
+    options.state = _option("name", name)
+    options.socket_path = None if socket is None else path_bytes("begin a build: socket", socket)
+    options.source = _option("source", source)
+    options.base = _option("base", base)
+    options.builder = _option("builder", builder)
+    options.cpu = _option("cpu", cpu)
     options.recipe_digest = None if recipe is None else _recipe_digest(recipe)
     return Build(name or os.environ.get("STICKYINVOC_STATE", ""), options, wait)
 
@@ -99,18 +99,26 @@ def _milliseconds(what, seconds, most=2**32 - 1):
     return int(seconds * 1000)
 
 
-def _text(what, text):
-    if text is None:
-        return None
-    encoded = text.encode()
-    if b"\0" in encoded:
-        raise InvalidArgument(f"begin a build: {what} has a NUL in it")
-    return encoded
+def _option(what, text):
+    return None if text is None else utf8(f"begin a build: {what}", text)
 
 
 def _recipe_digest(recipe):
-    data = recipe.encode() if isinstance(recipe, str) else bytes(recipe)
+    is_text = isinstance(recipe, str)
+    data = utf8("begin a build: recipe", recipe) if is_text else bytes(recipe)
     return hashlib.blake2b(data, digest_size=16).digest()
+
+
+def _content(name, data):
+    if not isinstance(data, str):
+        return data
+    try:
+        return data.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArgument(
+            f"add the asset {ascii(name)}: its text cannot be written as UTF-8 (at {error.start});"
+            " give bytes"
+        ) from None
 
 
 def _nothing(handle):
@@ -246,8 +254,8 @@ class Build:
 
     def add_asset(self, name, data):
         """Copies `data` (bytes or anything with a buffer; str as UTF-8) as the asset `name`."""
-        data = memoryview(data.encode() if isinstance(data, str) else data).cast("B")
-        encoded = _text(f"add an asset: the name {name!r}", name)
+        encoded = utf8("add an asset: the name", name)
+        data = memoryview(_content(name, data)).cast("B")
         arena, address = self._arena(data.nbytes)
         block = (ctypes.c_ubyte * data.nbytes).from_address(address)
         memoryview(block).cast("B")[:] = data
@@ -296,7 +304,7 @@ class Build:
 
     def _give(self, name, arena, address, code, numpy_dtype, shape, offset):
         tensor = _library.CBuildTensor()
-        tensor.name = _text(f"add '{name}': the name", name)
+        tensor.name = utf8("add an array: the name", name)
         tensor.dtype = code
         tensor.rank = len(shape)
         tensor.shape[: len(shape)] = shape

@@ -1,5 +1,7 @@
 """One exception a code of the C ABI, so that a caller can catch what it can do something about."""
 
+import os
+
 
 class Error(Exception):
     """What went wrong, and what to do next. `code` is an sti_code, `os_code` an errno or 0."""
@@ -80,3 +82,26 @@ _KINDS = {
 def from_code(code, message, os_code):
     """The exception for a positive sti_code."""
     return _KINDS.get(code, Internal)(message, os_code)
+
+
+def utf8(doing, text):
+    """`text` as the library takes it. InvalidArgument when that cannot be: it cannot be printed
+    either, so the message has it escaped."""
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError:
+        raise InvalidArgument(
+            f"{doing}: {ascii(text)} cannot be written as UTF-8 (half a surrogate pair is in it, as"
+            " os.listdir gives for bytes that are no text)"
+        ) from None
+    if b"\0" in encoded:
+        raise InvalidArgument(f"{doing}: {ascii(text)} has a NUL in it")
+    return encoded
+
+
+def path_bytes(doing, path):
+    """A path as the library takes it, whatever bytes it was made of."""
+    try:
+        return os.fsencode(path)
+    except UnicodeEncodeError:
+        raise InvalidArgument(f"{doing}: {ascii(path)} is no path that can be") from None

@@ -9,7 +9,7 @@ import time
 from typing import NamedTuple, Tuple
 
 from . import _library
-from ._errors import InvalidArgument, Unavailable
+from ._errors import InvalidArgument, Unavailable, path_bytes, utf8
 
 # While waiting for a state that is being built, so that Ctrl-C is noticed.
 _WAIT_SLICE_S = 1.0
@@ -94,13 +94,13 @@ def _attach_once(name, wait_s, timeout_s, digest, socket):
     options.struct_bytes = ctypes.sizeof(options)
     options.wait_ms = max(0, min(int(wait_s * 1000), 2**32 - 1))
     options.connect_ms = max(1, min(int(timeout_s * 1000), 2**32 - 1))
-    options.socket_path = None if socket is None else os.fsencode(socket)
+    options.socket_path = None if socket is None else path_bytes("attach: socket", socket)
     options.digest = digest  # 16 bytes; ctypes keeps them alive with the options
     pointer = ctypes.c_void_p()
     error = _library.CError()
     _library.check(
         _library.library().sti_attach(
-            None if name is None else name.encode(),
+            None if name is None else utf8("attach: the state's name", name),
             ctypes.byref(options),
             ctypes.byref(pointer),
             ctypes.byref(error),
@@ -323,10 +323,7 @@ class Tensors(collections.abc.Mapping):
 
 
 def _name_bytes(name):
-    encoded = name.encode()
-    if b"\0" in encoded:
-        raise InvalidArgument("find by name: the name has a NUL in it")
-    return encoded
+    return utf8("find by name", name)
 
 
 def _find(handle, name):

@@ -154,6 +154,11 @@ TEST(NodeAccess, OneUserHasLimitsThatTheNodesOwnerHasNot) {
   EXPECT_THAT(rig.InfoOf("a")->failure->message, HasSubstr("limits.per_user.memory"));
   EXPECT_NE(rig.Answer<wire::LoadReply>(2, 7), nullptr);
   EXPECT_THAT(rig.Answer<wire::Failure>(2, 8)->message, HasSubstr("limits.per_user.loads"));
+  rig.Ask(2, 9, wire::StatusRequest{});
+  rig.Ask(1, 9, wire::StatusRequest{});
+  EXPECT_EQ(rig.Answer<wire::StatusReply>(2, 9)->own_bytes, 100u);
+  EXPECT_EQ(rig.Answer<wire::StatusReply>(2, 9)->own_bytes_max, 300u);
+  EXPECT_EQ(rig.Answer<wire::StatusReply>(1, 9)->own_bytes_max, 0u) << "the node's owner has none";
   EXPECT_FALSE(rig.core.MayConnect(Peer{9, kAnn, kAnn, {}, ""}).ok());
   EXPECT_TRUE(rig.core.MayConnect(Peer{9, kOurUid, kOurUid, {}, ""}).ok());
   rig.Disconnect(2);

@@ -297,6 +297,58 @@ TEST(NodeLoads, LoadIsCancelledWhenItsOnlyWaiterDies) {
   EXPECT_EQ(rig.Count<FreeArena>(), 1);
 }
 
+TEST(NodeLoads, ALoadThatWasGivenUpIsToldAsCancelledAndNotAsAFailure) {
+  CoreRig rig;
+  rig.Connect(1);
+  rig.Connect(2);
+  rig.Ask(1, 5, CoreRig::Load("unwanted", 1000));
+  rig.Plan(100);
+  rig.Disconnect(1);
+  rig.Ask(2, 5, CoreRig::Load("evicted"));
+  rig.Plan(100);
+  rig.Ask(2, 6, wire::EvictRequest{"evicted", 0});
+  rig.Ask(2, 7, CoreRig::Load("bad"));
+  rig.FailLoader("bad header");
+
+  rig.Ask(2, 8, wire::EventsRequest{0, 0});
+
+  EXPECT_TRUE(rig.InfoOf("unwanted")->cancelled);
+  EXPECT_TRUE(rig.Answer<wire::EvictReply>(2, 6)->state.cancelled);
+  EXPECT_FALSE(rig.InfoOf("bad")->cancelled);
+  std::vector<std::string> cancelled;
+  std::vector<std::string> failed;
+  for (const wire::Event& event : rig.Answer<wire::EventsReply>(2, 8)->events) {
+    if (event.kind == wire::EventKind::kLoadCancelled) cancelled.push_back(event.state);
+    if (event.kind == wire::EventKind::kLoadFailed) failed.push_back(event.state);
+  }
+  EXPECT_EQ(cancelled, (std::vector<std::string>{"unwanted", "evicted"}));
+  EXPECT_EQ(failed, (std::vector<std::string>{"bad"}));
+}
+
+TEST(NodeLoads, TimeInTheQueueIsToldApartFromTheTimeThatTheLoadTook) {
+  CoreRig rig;
+  rig.Connect(1);
+  rig.Connect(2);
+  rig.MakeReady("old", 600);
+  rig.Ask(2, 2, CoreRig::AttachTo("old"));
+  rig.Ask(1, 5, CoreRig::Load("new", 60'000));
+  rig.now_ns += 200 * kMs;  // headers are read
+  rig.Plan(500);
+  rig.Tick(3000 * kMs);
+  EXPECT_EQ(rig.InfoOf("new")->queued_ms, 3000u) << "it waits";
+
+  rig.Disconnect(2);
+  rig.Ask(1, 6, wire::EvictRequest{"old", 0});
+  rig.Keep(rig.core.Borrowers(rig.Last<AskBorrowers>()->state, /*any=*/false, rig.now_ns));
+  rig.now_ns += 500 * kMs;
+  rig.Fill();
+
+  const auto* reply = rig.Answer<wire::LoadReply>(1, 5);
+  ASSERT_NE(reply, nullptr);
+  EXPECT_EQ(reply->state.queued_ms, 3000u);
+  EXPECT_EQ(reply->state.load_ms, 700u);
+}
+
 TEST(NodeLoads, LoadGoesOnWhenAnotherStillWaits) {
   CoreRig rig;
   rig.Connect(1);

@@ -161,8 +161,32 @@ TEST(NodeRoom, AWaitThatEndsInTheQueueSaysItsPlaceAndGivesItUp) {
   EXPECT_EQ(failure->code, Code::kOutOfMemory);
   EXPECT_THAT(failure->message, AllOf(HasSubstr("at place 1 of the queue"),
                                       HasSubstr("'old' 600 B (leased by pid 102"),
-                                      HasSubstr("wait longer"), Not(HasSubstr("--wait"))));
+                                      HasSubstr("wait longer"), Not(HasSubstr("with --wait"))));
   EXPECT_EQ(rig.PhaseOf("new"), StatePhase::kFailed);
+}
+
+TEST(NodeRoom, WhatHoldsTheMemoryIsToldInUseFirstAndThenLargestFirst) {
+  CoreRig rig;
+  rig.Connect(1);
+  rig.Connect(2);
+  wire::LoadRequest pinned = CoreRig::Load("small");
+  pinned.policy.pin = true;
+  rig.MakeReady(pinned, 50);
+  pinned.state = "large";
+  rig.MakeReady(pinned, 300);
+  rig.MakeReady("leased", 100);
+  rig.Ask(2, 2, CoreRig::AttachTo("leased"));
+
+  rig.Ask(1, 5, CoreRig::Load("new", 1000));
+  rig.Plan(900);
+  rig.Tick(1001 * kMs);
+
+  const std::string& text = rig.Answer<wire::Failure>(1, 5)->message;
+  const std::size_t leased = text.find("'leased'");
+  const std::size_t large = text.find("'large'");
+  ASSERT_NE(text.find("'small'"), std::string::npos) << text;
+  EXPECT_LT(leased, large) << text;
+  EXPECT_LT(large, text.find("'small'")) << text;
 }
 
 TEST(NodeRoom, ALoadThatWaitsForItsPredecessorHoldsUpNobody) {

@@ -298,6 +298,27 @@ class RefusedTest(PackageTest):
             with self.assertRaises(stickyinvoc.InvalidArgument):
                 mistake()
 
+    def test_names_that_are_no_text_are_invalid_and_told_escaped(self):
+        broken = os.fsdecode(b"caf\xe9")  # as os.listdir gives it
+        state = self.attach()
+        for use in (
+            lambda: self.attach(broken),
+            lambda: state.tensor(broken),
+            lambda: state.asset(broken),
+            lambda: stickyinvoc.build(broken, socket=self.socket),
+            lambda: stickyinvoc.build("a", source=broken, socket=self.socket),
+            lambda: stickyinvoc.build("a", recipe=broken, socket=self.socket),
+        ):
+            with self.assertRaisesRegex(stickyinvoc.InvalidArgument, r"'caf\\udce9'") as raised:
+                use()
+            str(raised.exception).encode()  # it can be printed
+        with self.assertRaises(stickyinvoc.InvalidArgument):
+            stickyinvoc.attach("sample", socket="/tmp/\ud800")
+
+    def test_a_name_with_a_nul_is_not_cut_short(self):
+        with self.assertRaisesRegex(stickyinvoc.InvalidArgument, "NUL"):
+            self.attach("sample\0more")
+
     def test_what_is_not_there_is_not_found(self):
         with self.assertRaisesRegex(stickyinvoc.NotFound, "no.such"):
             self.attach().tensor("no.such")

@@ -71,6 +71,18 @@ NodeFacts WithoutDaemon(Code code, int exit_code) {
   return facts;
 }
 
+TEST(Diagnose, EachUnusableTemplateIsToldWithItsReason) {
+  NodeFacts facts = Sound();
+  facts.daemon.template_problems = {"/t/a.yaml:1:1: no name", "read '/t/b.yaml': no rights"};
+
+  const std::string complaints = Complaints(facts, "templates");
+
+  EXPECT_THAT(complaints,
+              HasSubstr("warning: an installed template cannot be used: /t/a.yaml:1:1"));
+  EXPECT_THAT(complaints, HasSubstr("read '/t/b.yaml': no rights"));
+  EXPECT_EQ(ExitCodeFor(facts), 0) << "the others work";
+}
+
 TEST(Diagnose, NothingIsWrongWithASoundNode) {
   const std::vector<Finding> findings = Diagnose(Sound());
 

@@ -64,25 +64,25 @@ std::vector<std::string> Keys(const Json& json) {
 }
 
 TEST(RenderJson, KeysOfAStateAreStable) {
-  EXPECT_THAT(
-      Keys(StateJson(SampleState())),
-      ElementsAre("name", "phase", "device", "dtype", "source", "content_digest", "template_digest",
-                  "epoch", "arena_bytes", "done_bytes", "tensor_count", "lease_count", "hold_count",
-                  "outlives_daemon", "pinned", "huge_pages", "age_ms", "load_ms", "failure", "uid",
-                  "policy", "idle_ms", "queue_place", "wanted_bytes", "closed", "builder", "base"));
+  EXPECT_THAT(Keys(StateJson(SampleState())),
+              ElementsAre("name", "phase", "device", "dtype", "source", "content_digest",
+                          "template_digest", "epoch", "arena_bytes", "done_bytes", "tensor_count",
+                          "lease_count", "hold_count", "outlives_daemon", "pinned", "huge_pages",
+                          "age_ms", "load_ms", "failure", "uid", "policy", "idle_ms", "queue_place",
+                          "wanted_bytes", "closed", "builder", "base", "queued_ms", "cancelled"));
 }
 
 TEST(RenderJson, KeysOfLeasesAndStatusAreStable) {
-  EXPECT_THAT(
-      Keys(LeasesJson({SampleLease()})[0]),
-      ElementsAre("lease_id", "state", "epoch", "pid", "uid", "age_ms", "hold", "command", "job"));
+  EXPECT_THAT(Keys(LeasesJson({SampleLease()})[0]),
+              ElementsAre("lease_id", "state", "epoch", "pid", "uid", "age_ms", "hold", "command",
+                          "job", "process_ended"));
   EXPECT_THAT(Keys(StatusJson({})),
               ElementsAre("version", "pid", "uid", "uptime_ms", "daemon_nonce", "socket_path",
                           "cgroup", "device", "auto_dtype", "shutting_down", "budget_bytes",
                           "used_bytes", "state_count", "lease_count", "connection_count",
                           "connection_count_max", "draining", "queue_count", "load_count",
                           "attach_total", "evict_total", "refusal_total", "keeper", "keeper_lost",
-                          "foreign_state_count", "foreign_bytes"));
+                          "foreign_state_count", "foreign_bytes", "own_bytes", "own_bytes_max"));
 }
 
 TEST(RenderJson, APolicyHasItsLabelsAsAnObject) {
@@ -383,6 +383,96 @@ TEST(RenderText, ATableOfStatesMarksClosedAndQueuedOnes) {
   EXPECT_THAT(text, HasSubstr("\nsmol  queued, place 2  "));
 }
 
+TEST(RenderText, TwoStatesOfOneNameAreToldApartByTheirEpochs) {
+  wire::StateInfo next = SampleState();
+  next.epoch = 12;
+  next.phase = wire::StatePhase::kPlanning;
+  wire::StateInfo other = SampleState();
+  other.name = "other";
+
+  EXPECT_EQ(StatesText({SampleState(), next}),
+            "NAME  PHASE         SIZE  LEASES  KEPT  AGE    EPOCH  SOURCE\n"
+            "smol  ready     3.00 GiB       2  -     1 min      7  /models/smol.gguf\n"
+            "smol  planning  3.00 GiB       2  -     1 min     12  /models/smol.gguf\n");
+  EXPECT_THAT(StatesText({SampleState(), other}), Not(HasSubstr("EPOCH")));
+}
+
+TEST(RenderText, ALoadThatWasCancelledIsNotToldAsAFailure) {
+  wire::StateInfo state = SampleState();
+  state.phase = wire::StatePhase::kFailed;
+  state.failure = wire::Failure{Code::kUnavailable, "load 'smol': cancelled", 0};
+  state.cancelled = true;
+
+  EXPECT_THAT(StatesText({state}), HasSubstr("\nsmol  cancelled  "));
+  const std::string text = StateText(state, {}, Users);
+  EXPECT_THAT(text, HasSubstr("\ncancelled:        unavailable: load 'smol': cancelled\n"));
+  EXPECT_THAT(text, Not(HasSubstr("fail")));
+}
+
+TEST(RenderText, TheTimeOfALoadAndItsTimeInTheQueueAreToldApart) {
+  wire::StateInfo state = SampleState();
+  EXPECT_THAT(StateText(state, {}, Users), HasSubstr("\nload took:        1.5 s\n"));
+
+  state.queued_ms = 12'000;
+
+  EXPECT_THAT(StateText(state, {}, Users),
+              HasSubstr("\nload took:        1.5 s, after 12.0 s in the queue\n"));
+}
+
+TEST(RenderText, AReadyStateTellsTheDtypesThatItGot) {
+  wire::Manifest manifest;
+  manifest.state = "smol";
+  manifest.arena_bytes = {1 << 20};
+  manifest.tensors = {{"a", Dtype::kF32, {4, 4}, 0, 0, 64},
+                      {"b", Dtype::kBf16, {32, 32}, 0, 256, 2048},
+                      {"norm", Dtype::kF16, {8}, 0, 4096, 16}};
+  const std::vector<std::uint8_t> bytes = wire::EncodeManifest(manifest);
+  const wire::ManifestView view = wire::ManifestView::Open(bytes).value();
+  wire::StateInfo chosen = SampleState();
+  chosen.dtype = DtypeChoice::kBf16;
+  Json json = StateJson(SampleState());
+
+  AddMaking(&view, json);
+
+  EXPECT_THAT(StateText(SampleState(), {}, Users, &view),
+              HasSubstr("\ndtype:            bf16, f32 (auto)\n"));
+  EXPECT_THAT(StateText(chosen, {}, Users, &view), HasSubstr("\ndtype:            bf16, f32\n"));
+  EXPECT_THAT(StateText(SampleState(), {}, Users), HasSubstr("\ndtype:            auto\n"));
+  EXPECT_EQ(json["matrix_dtypes"], (Json{"bf16", "f32"}));
+}
+
+TEST(RenderText, AStateThatIsDrainedSaysHowToGetItBack) {
+  EXPECT_EQ(ClosedText(SampleState()), "");
+  wire::StateInfo closed = SampleState();
+  closed.closed = true;
+
+  EXPECT_THAT(ClosedText(closed), HasSubstr("takes no new leases"));
+  EXPECT_THAT(ClosedText(closed), HasSubstr("`stickyctl drain smol --resume`"));
+  EXPECT_THAT(ClosedText(closed), HasSubstr("--replace"));
+}
+
+TEST(RenderPolicy, WhatDiffersIsNamedAsTemplatesNameIt) {
+  Policy kept;
+  kept.access.users = {1, 2};
+  kept.labels = {{"a", "1"}, {"b", "2"}};
+  Policy same = kept;
+  same.access.users = {2, 1};
+  same.labels = {{"b", "2"}, {"a", "1"}};
+  Policy other;
+  other.pin = true;
+  other.idle_ms = other.ttl_ms = 5;
+  other.priority = -1;
+  other.lease_count_max = 3;
+
+  EXPECT_THAT(PolicyDifferences(same, kept), ElementsAre()) << "order means nothing";
+  EXPECT_THAT(PolicyDifferences(other, kept),
+              ElementsAre("lifetime.pin", "lifetime.idle", "lifetime.ttl", "priority", "access",
+                          "labels", "max_leases"));
+  EXPECT_EQ(KeptPolicyText("m", {}), "");
+  EXPECT_THAT(KeptPolicyText("m", {"priority", "labels"}),
+              HasSubstr("state 'm' keeps its own priority, labels"));
+}
+
 TEST(RenderText, ATableOfStatesFitsAHundredColumns) {
   wire::StateInfo state = SampleState();
   state.name = "llama-3.1-8b-instruct";
@@ -464,6 +554,14 @@ TEST(RenderText, LeasesTellUserAndJob) {
             "    9  smol       7  4711  1001   12 ms  use   -           claims\n");
 }
 
+TEST(RenderText, ALeaseWhoseProcessHasEndedSaysThatAnotherKeepsIt) {
+  wire::LeaseInfo lease = SampleLease();
+  lease.process_ended = true;
+
+  EXPECT_THAT(LeasesText({lease}, Users),
+              HasSubstr("  (process ended; its connection is kept by another)\n"));
+}
+
 TEST(RenderText, StatusTellsDrainQueueAndTotals) {
   wire::StatusReply status;
   status.version = "1.2.3";
@@ -485,7 +583,10 @@ TEST(RenderText, StatesHaveAColumnForStalenessWhenItWasAskedFor) {
   using Verdict = Staleness::Verdict;
   const Staleness staleness[] = {{Verdict::kFresh, ""}, {Verdict::kStale, "x"}};
 
-  const std::string text = StatesText({SampleState(), SampleState()}, staleness);
+  wire::StateInfo other = SampleState();
+  other.name = "more";
+
+  const std::string text = StatesText({SampleState(), other}, staleness);
 
   EXPECT_THAT(text, HasSubstr("AGE    STALE  SOURCE\n"));
   EXPECT_THAT(text, HasSubstr("1 min  no     /models/smol.gguf\n"));

@@ -176,11 +176,12 @@ TEST_F(RenderEvents, EventsStandBelowTheirHeadingsAlsoWhenTheyComeLater) {
   wire::Event drain{2, 1'796'261'542'008, wire::EventKind::kDrain, "", 0, 1001, 0, ""};
 
   EXPECT_EQ(table.Headings() + table.Lines({load}, Users) + table.Lines({drain}, Users),
-            "TIME                           KIND         STATE         EPOCH  USER        PID  "
-            "TEXT\n"
-            "2026-12-03T01:32:22.007+00:00  load         smol              3  alice        42  "
-            "/m.gguf\n"
-            "2026-12-03T01:32:22.008+00:00  drain        -                 -  1001          -\n");
+            "EVENT  TIME                           KIND            STATE         EPOCH  USER  "
+            "      PID  TEXT\n"
+            "    1  2026-12-03T01:32:22.007+00:00  load            smol              3  alice "
+            "       42  /m.gguf\n"
+            "    2  2026-12-03T01:32:22.008+00:00  drain           -                 -  1001  "
+            "        -\n");
 }
 
 }  // namespace

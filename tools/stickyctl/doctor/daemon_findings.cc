@@ -112,6 +112,21 @@ void CheckVersion(const NodeFacts& facts, const std::string& program, const std:
        "restart the daemon, which ends its states"});
 }
 
+void CheckTemplates(const DaemonFacts& daemon, std::vector<Finding>& findings) {
+  for (const std::string& problem : daemon.template_problems) {
+    findings.push_back({Level::kWarning, "templates",
+                        "an installed template cannot be used: " + Printable(problem),
+                        "mend the file (`stickyctl template check FILE` tells more), then restart "
+                        "the daemon, which reads it when it starts"});
+  }
+  if (daemon.template_count > 0) {
+    findings.push_back({Level::kOk,
+                        "templates",
+                        Format("%u installed, see `stickyctl template ls`", daemon.template_count),
+                        {}});
+  }
+}
+
 }  // namespace
 
 void CheckSocket(const NodeFacts& facts, std::vector<Finding>& findings) {
@@ -138,6 +153,7 @@ void CheckDaemon(const NodeFacts& facts, std::vector<Finding>& findings) {
          {}});
     CheckVersion(facts, "stickyd", daemon.version, findings);
     CheckKeeper(daemon, findings);
+    CheckTemplates(daemon, findings);
   }
   if (daemon.shutting_down) {
     findings.push_back({Level::kWarning, "daemon",

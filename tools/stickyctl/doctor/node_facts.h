@@ -76,8 +76,10 @@ struct DaemonFacts {
   bool keeper_lost = false;         // it has gone since
   std::uint32_t foreign_count = 0;  // states that a daemon of another version left
   std::uint64_t foreign_bytes = 0;
-  LimitFacts limits;                // absent when /proc does not show them to us
-  std::optional<GroupFacts> group;  // absent likewise
+  std::uint32_t template_count = 0;            // installed, that can be used and may be seen
+  std::vector<std::string> template_problems;  // of each that cannot: its file, and why
+  LimitFacts limits;                           // absent when /proc does not show them to us
+  std::optional<GroupFacts> group;             // absent likewise
 };
 
 struct MemoryFacts {

@@ -20,10 +20,11 @@ import unittest
 
 BUILD = pathlib.Path(sys.argv[1])
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/testing"))
+from fetched_python import python_with_packages  # pylint: disable=wrong-import-position
+
 MODEL = ROOT / "tests/data/golden/models/llama-bias/model.safetensors"
 SOON_S = 60
-INSTALL_S = 300
-SKIPPED = 77
 
 # What a program of the user's may look like: each prints what it found in the file.
 READ = """
@@ -62,18 +63,6 @@ MAPPED = """
                 resident_kib += int(line.split()[1])
         print(resident_kib * 1024 >= data.size, copied_kib)
 """
-
-
-def python_with_packages():
-    """The interpreter that has the packages; made when it is not there."""
-    made = subprocess.run(
-        [ROOT / "tools/dev/fetch_python"],
-        capture_output=True, text=True, timeout=INSTALL_S, check=False,
-    )  # fmt: skip
-    if made.returncode != 0:
-        print("skipped: " + (made.stderr.strip() or "no reason given").splitlines()[-1])
-        sys.exit(SKIPPED)
-    return made.stdout.strip()
 
 
 class FileStates(unittest.TestCase):

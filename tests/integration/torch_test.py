@@ -22,20 +22,13 @@ BUILD = pathlib.Path(sys.argv[1])
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests/data/golden"
 SOON_S = 60
-INSTALL_S = 300
-SKIPPED = 77
+sys.path.insert(0, str(ROOT / "tests/testing"))
+from fetched_python import SKIPPED, python_with_packages  # pylint: disable=wrong-import-position
 
 
 def run_with_packages():
     """Goes on as the Python that has the packages, unless this is it."""
-    made = subprocess.run(
-        [ROOT / "tools/dev/fetch_python"],
-        capture_output=True, text=True, timeout=INSTALL_S, check=False,
-    )  # fmt: skip
-    if made.returncode != 0:
-        print("skipped: " + (made.stderr.strip() or "no reason given").splitlines()[-1])
-        sys.exit(SKIPPED)
-    python = made.stdout.strip()
+    python = python_with_packages()
     if sys.executable != python:
         os.execv(python, [python, "-B", *sys.argv])
 

@@ -406,6 +406,7 @@ void NodeState::ReopenEarlier(const State& failed, std::int64_t now_ns) {
   State& earlier = *FindById(*failed.follows);
   if (!std::exchange(earlier.gives_way, false)) return;
   earlier.phase = StatePhase::kReady;
+  RecordChanged(earlier);
   const std::string why =
       Format("epoch %llu, which was to replace it in its place, has not come", Ull(failed.epoch));
   LogLine(Log::Level::kInfo, Format("state '%s' (epoch %llu) takes new leases again: %s",

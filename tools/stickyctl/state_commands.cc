@@ -123,13 +123,18 @@ Outcome<Held> HoldAgain(const Request& request, const Held& before, const Unique
   attach.job = JobOfThisProcess();
   for (;;) {
     Outcome<DaemonClient> daemon = DaemonClient::Connect(request.socket);
-    if (daemon.ok()) {
-      STICKY_STEP(DaemonClient::Lease lease, daemon.value().Attach(attach));
-      return Held{std::move(daemon).value(), std::move(lease), before.loaded};
+    if (!daemon.ok()) {
+      if (deadline.passed() || SignalComesFirst(signals, /*other=*/-1, kRetryMs)) {
+        return daemon.failed();
+      }
+      continue;
     }
-    if (deadline.passed() || SignalComesFirst(signals, /*other=*/-1, kRetryMs)) {
-      return daemon.failed();
+    Outcome<DaemonClient::Lease> lease = daemon.value().Attach(attach);
+    if (lease.ok()) {
+      return Held{std::move(daemon).value(), std::move(lease).value(), before.loaded};
     }
+    const bool has_died_again = lease.failed().stage == Stage::kTalk && !deadline.passed();
+    if (!has_died_again) return lease.failed();
   }
 }
 

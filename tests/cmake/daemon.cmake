@@ -14,6 +14,9 @@ sticky_test(daemon_core_test LABEL unit
 
 sticky_test(daemon_io_test LABEL unit SOURCES unit/daemon/closer_test.cc
   DEPS sticky::daemon_io sticky::test_process THREADED)
+sticky_test(daemon_kept_test LABEL unit
+  SOURCES unit/daemon/kept_states_test.cc unit/daemon/keeper_parts_test.cc
+  DEPS sticky::daemon_io sticky::keeper)
 
 # With the real programs.
 sticky_test(daemon_life_test LABEL integration SOURCES integration/daemon_life_test.cc

@@ -35,7 +35,7 @@ void Coordinator::KeepSocket() {
   socket_name_ = home_.kept_name();
   if (home_.is_kept()) return keeper_.Has(socket_name_, 1);
   const int fd = home_.fd();
-  keeper_.Store(socket_name_, std::span(&fd, 1), [](bool) {});
+  keeper_.Store(socket_name_, std::span(&fd, 1), /*patient=*/true, [](bool) {});
 }
 
 void Coordinator::WatchKeeper() {
@@ -53,6 +53,12 @@ void Coordinator::Perform(Publish& action) {
   Held& held = held_[id];
   held.epoch = action.record.epoch;
   kept_.Keep(std::move(action.record), held.manifest.get(), held.arenas, [this, id](bool is_kept) {
+    if (!is_kept && keeper_.is_there()) {
+      logger_.Line(Log::Level::kWarning,
+                   Format("the keeper takes nothing (it has %u of %u descriptors): the next state "
+                          "ends with this daemon",
+                          keeper_.fd_count(), keeper_.fd_count_max()));
+    }
     Do(core_.Published(id, is_kept, MonotonicNs()));
     Notify(
         Format("STATUS=%u states, %s", core_.state_count(), ByteCount(core_.used_bytes()).c_str()));

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/deadline.h"
 #include "daemon/io/notify.h"
 
 namespace sticky::daemon {
@@ -48,7 +49,7 @@ std::uint32_t StoreMax() {
 }  // namespace
 
 Keeper::Keeper(Loop& loop)
-    : loop_(loop), retry_(loop, [this] { Flush(); }), fd_count_max_(StoreMax()) {
+    : loop_(loop), retry_(loop, [this] { Retry(); }), fd_count_max_(StoreMax()) {
   Result<UniqueFd> manager = ConnectToManager();
   if (fd_count_max_ == 0 || !manager.ok()) return;
   socket_ = std::move(manager).value();
@@ -69,11 +70,19 @@ void Keeper::Has(const std::string& name, std::size_t fd_count) {
   fd_count_ += static_cast<std::uint32_t>(fd_count);
 }
 
-void Keeper::Store(const std::string& name, std::span<const int> fds,
+void Keeper::Lacks(const std::string& name) {
+  const auto found = names_.find(name);
+  if (found == names_.end()) return;
+  fd_count_ -= found->second;
+  names_.erase(found);
+}
+
+void Keeper::Store(const std::string& name, std::span<const int> fds, bool patient,
                    std::function<void(bool)> done) {
   const bool fits = fds.size() <= kFdsPerNameMax && fd_count_ + fds.size() <= fd_count_max_;
   if (!is_there() || !fits) return done(false);
-  Message message{"FDSTORE=1\nFDPOLL=0\nFDNAME=" + name, {}, std::move(done)};
+  Message message{"FDSTORE=1\nFDPOLL=0\nFDNAME=" + name, {}, std::move(done), name};
+  if (!patient) message.expires_ns = MonotonicNs() + kPatienceNs;
   for (const int fd : fds) {
     message.fds.emplace_back(::fcntl(fd, F_DUPFD_CLOEXEC, 0));
     if (!message.fds.back().valid()) return message.done(false);
@@ -83,12 +92,9 @@ void Keeper::Store(const std::string& name, std::span<const int> fds,
 }
 
 void Keeper::Remove(const std::string& name, std::function<void()> done) {
-  if (const auto found = names_.find(name); found != names_.end()) {
-    fd_count_ -= found->second;
-    names_.erase(found);
-  }
+  Lacks(name);
   if (!is_there()) return done();
-  Send({"FDSTOREREMOVE=1\nFDNAME=" + name, {}, [](bool) {}});
+  Send({"FDSTOREREMOVE=1\nFDNAME=" + name, {}, [](bool) {}, {}});
   AddBarrier(std::move(done));
 }
 
@@ -103,7 +109,7 @@ void Keeper::AddBarrier(std::function<void()> done) {
   Result<std::unique_ptr<Poller>> poller = Poller::Create(loop_, reader.get(), on_ready);
   if (!poller.ok()) return done();
   barriers_[number] = {std::move(reader), std::move(poller).value(), std::move(done)};
-  Message message{"BARRIER=1", {}, [](bool) {}};
+  Message message{"BARRIER=1", {}, [](bool) {}, {}};
   message.fds.push_back(std::move(writer));
   Send(std::move(message));
 }
@@ -122,6 +128,29 @@ void Keeper::Send(Message message) {
   if (!is_there()) return message.done(false);
   queue_.push_back(std::move(message));
   Flush();
+}
+
+void Keeper::Retry() {
+  DropExpired();
+  Flush();
+}
+
+// Takes the stores that nobody waits for any more out of the queue.
+void Keeper::DropExpired() {
+  const std::int64_t now_ns = MonotonicNs();
+  std::vector<Message> expired;
+  for (auto it = queue_.begin(); it != queue_.end();) {
+    if (it->expires_ns == 0 || now_ns < it->expires_ns) {
+      ++it;
+      continue;
+    }
+    expired.push_back(std::move(*it));
+    it = queue_.erase(it);
+  }
+  for (const Message& message : expired) {
+    Lacks(message.stored);
+    message.done(false);  // which may send more
+  }
 }
 
 void Keeper::Flush() {

@@ -31,6 +31,8 @@ class Keeper {
   static constexpr std::size_t kFdsPerNameMax = 253;
   // Most messages that wait for a keeper who does not read; past it the keeper is lost.
   static constexpr std::size_t kQueueMax = 1024;
+  // For a store that somebody waits for.
+  static constexpr std::int64_t kPatienceNs = 2'000'000'000;
 
   // Finds out from the environment who keeps, if anybody does.
   explicit Keeper(Loop& loop);
@@ -53,8 +55,10 @@ class Keeper {
   void Has(const std::string& name, std::size_t fd_count);
 
   // Has duplicates of `fds` (1 to kFdsPerNameMax) kept under `name`. done: called once, perhaps at
-  // once: whether the message is on its way. It is not when there is no keeper, or it is full.
-  void Store(const std::string& name, std::span<const int> fds, std::function<void(bool)> done);
+  // once: whether the message is on its way. It is not when there is no keeper, or it is full, or
+  // does not read for kPatienceNs, unless the message is `patient`.
+  void Store(const std::string& name, std::span<const int> fds, bool patient,
+             std::function<void(bool)> done);
 
   // Has what is kept under `name` closed. done: called once, perhaps at once, when the keeper has
   // done it, or is gone.
@@ -65,6 +69,8 @@ class Keeper {
     std::string text;
     std::vector<UniqueFd> fds;
     std::function<void(bool sent)> done;
+    std::string stored;           // the name, of a store
+    std::int64_t expires_ns = 0;  // monotonic; 0: never
   };
   struct Barrier {
     UniqueFd reader;
@@ -73,6 +79,9 @@ class Keeper {
   };
   void Send(Message message);
   void Flush();
+  void Retry();
+  void DropExpired();
+  void Lacks(const std::string& name);
   void Lose();
   void AddBarrier(std::function<void()> done);
   void EndBarrier(std::uint64_t number);

@@ -199,11 +199,12 @@ void KeptStates::Keep(wire::StateRecord record, int manifest,
     return done(false);
   }
   kept_[epoch] = {record.arena_inodes, /*revision=*/0};
-  keeper_.Store(StateName(epoch), fds, [](bool) {});
-  StoreRecord(RecordName(epoch, 1), wire::EncodeRecord(record), [this, epoch, done](bool sent) {
-    if (!sent) Forget(epoch, [] {});
-    done(sent);
-  });
+  keeper_.Store(StateName(epoch), fds, /*patient=*/false, [](bool) {});
+  StoreRecord(RecordName(epoch, 1), wire::EncodeRecord(record), /*patient=*/false,
+              [this, epoch, done](bool sent) {
+                if (!sent) Forget(epoch, [] {});
+                done(sent);
+              });
   if (const auto found = kept_.find(epoch); found != kept_.end()) found->second.revision = 1;
 }
 
@@ -214,7 +215,7 @@ void KeptStates::Update(wire::StateRecord record) {
   record.arena_inodes = kept.arena_inodes;
   const std::string old = RecordName(record.epoch, kept.revision);
   ++kept.revision;
-  StoreRecord(RecordName(record.epoch, kept.revision), wire::EncodeRecord(record),
+  StoreRecord(RecordName(record.epoch, kept.revision), wire::EncodeRecord(record), /*patient=*/true,
               [this, old](bool sent) {
                 if (sent) keeper_.Remove(old, [] {});
               });
@@ -223,17 +224,18 @@ void KeptStates::Update(wire::StateRecord record) {
 void KeptStates::Update(const wire::NodeRecord& record) {
   const std::string old = NodeName(node_revision_);
   ++node_revision_;
-  StoreRecord(NodeName(node_revision_), wire::EncodeRecord(record), [this, old](bool sent) {
-    if (sent) keeper_.Remove(old, [] {});
-  });
+  StoreRecord(NodeName(node_revision_), wire::EncodeRecord(record), /*patient=*/true,
+              [this, old](bool sent) {
+                if (sent) keeper_.Remove(old, [] {});
+              });
 }
 
 void KeptStates::StoreRecord(const std::string& name, std::span<const std::uint8_t> bytes,
-                             std::function<void(bool)> done) {
+                             bool patient, std::function<void(bool)> done) {
   const Result<UniqueFd> record = device::SealedCopy("record", bytes);
   if (!record.ok()) return done(false);
   const int fd = record.value().get();
-  keeper_.Store(name, std::span(&fd, 1), std::move(done));
+  keeper_.Store(name, std::span(&fd, 1), patient, std::move(done));
 }
 
 void KeptStates::Forget(std::uint64_t epoch, std::function<void()> done) {

@@ -84,7 +84,7 @@ class KeptStates {
   Found Sort(std::map<std::string, std::vector<UniqueFd>> kept);
   static Result<KeptState> Assemble(Pieces& pieces);
   void RecoverState(std::uint64_t epoch, Pieces& pieces, Recovered& out);
-  void StoreRecord(const std::string& name, std::span<const std::uint8_t> bytes,
+  void StoreRecord(const std::string& name, std::span<const std::uint8_t> bytes, bool patient,
                    std::function<void(bool)> done);
 
   Keeper& keeper_;

@@ -68,3 +68,9 @@ if(NOT STICKY_SANITIZE)
     LABELS slow TIMEOUT 600 SKIP_RETURN_CODE 77 ENVIRONMENT
     "PYTHONPATH=${PROJECT_SOURCE_DIR}/shim/python;STICKYINVOC_LIBRARY=$<TARGET_FILE:stickyinvoc>")
 endif()
+foreach(test storm_test flat_test)
+  sticky_test(${test} LABEL fault TIMEOUT 900 SOURCES fault/${test}.cc
+    DEPS stickyinvoc sticky::test_daemon)
+  add_dependencies(${test} stickyd sticky-loader sticky-keeper)
+  target_compile_definitions(${test} PRIVATE STICKY_SANITIZE="${STICKY_SANITIZE}")
+endforeach()

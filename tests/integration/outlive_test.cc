@@ -190,6 +190,26 @@ TEST_F(Outlive, WithoutItsKeeperTheDaemonGoesOnAndSaysWhatThatMeans) {
   EXPECT_TRUE(WaitUntil([&] { return ::kill(pid, 0) != 0; }));
 }
 
+TEST_F(Outlive, AKeeperThatHangsHoldsUpNobody) {
+  daemon_.process().Signal(SIGSTOP);
+  std::vector<wire::StateInfo> states;
+  do {  // its socket takes some messages before it is full
+    states.push_back(MakeState("s" + std::to_string(states.size())));
+    ASSERT_EQ(states.back().phase, StatePhase::kReady);
+  } while (states.back().kept && states.size() < 100);
+  EXPECT_FALSE(states.back().kept);
+  EXPECT_THAT(daemon_.log(), HasSubstr("the keeper takes nothing"));
+
+  daemon_.process().Signal(SIGCONT);
+
+  EXPECT_TRUE(WaitUntil([&] { return MakeState("later" + std::to_string(states.size())).kept; }));
+  daemon_.KillAndWait();
+  WireClient client = daemon_.Client();
+  EXPECT_FALSE(client.Show(states.back().name).ok());
+  EXPECT_THAT(client.Show(states.front().name), IsOk());
+  EXPECT_THAT(client.Show("later" + std::to_string(states.size())), IsOk());
+}
+
 TEST_F(Outlive, ShutdownLeavesTheStatesToTheNextDaemonWhenItIsTold) {
   const wire::StateInfo was = MakeState("m");
   const pid_t pid = daemon_.pid();

@@ -73,7 +73,8 @@ class Worker {
     sti_state* state = nullptr;
     sti_error error{};
     const int code = sti_attach(kNames[random_() % std::size(kNames)], &options, &state, &error);
-    if (code == -STI_UNAVAILABLE || code == -STI_NOT_FOUND) {
+    // Out of memory: the loader of the state was killed, as the kernel does when memory is short.
+    if (code == -STI_UNAVAILABLE || code == -STI_NOT_FOUND || code == -STI_OUT_OF_MEMORY) {
       ++counters_.refusals;
       ::usleep(1000);
       return;

@@ -42,14 +42,17 @@ wire::StateRecord NodeState::RecordOf(const State& state) const {
   return record;
 }
 
-void NodeState::RecordChanged(const State& state) {
+void NodeState::RecordChanged(State& state) {
+  state.is_record_stale = !state.is_kept;  // told when it is published
   if (state.is_kept) actions_.emplace_back(KeepRecord{state.id, RecordOf(state)});
 }
 
-void NodeState::NodeRecordChanged() {
+wire::NodeRecord NodeState::RecordOfNode() const {
   const bool is_default = budget_bytes_ == limits_.budget_bytes;
-  actions_.emplace_back(KeepNode{{draining_, is_default ? 0 : budget_bytes_}});
+  return {draining_, is_default ? 0 : budget_bytes_};
 }
+
+void NodeState::NodeRecordChanged() { actions_.emplace_back(KeepNode{RecordOfNode()}); }
 
 NodeState::Actions NodeState::KeeperLost(std::int64_t now_ns) {
   if (std::exchange(keeper_lost_, true)) return Settle(now_ns);

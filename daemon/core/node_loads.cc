@@ -306,6 +306,7 @@ NodeState::Actions NodeState::Filled(StateId id, const Digest& content_digest,
     const bool joined = huge_bytes > 0 && huge_bytes >= state->arena_bytes / 2;
     state->huge_pages = joined ? "thp" : "none";
   }
+  state->is_record_stale = false;
   actions_.emplace_back(Publish{id, facts_.nonce, RecordOf(*state)});
   return Settle(now_ns);
 }
@@ -316,8 +317,9 @@ NodeState::Actions NodeState::Published(StateId id, bool is_kept, std::int64_t n
   state->phase = StatePhase::kReady;
   state->builder.reset();
   state->is_helped = false;
-  state->ended_ns = state->used_ns = now_ns;
+  state->used_ns = now_ns;  // it ended when it was filled: that is what its record says
   state->is_kept = is_kept && !keeper_lost_;
+  if (state->is_record_stale) RecordChanged(*state);
   const std::string queued =
       state->queued_ns > 0
           ? Format(" after %.2f s in the queue", static_cast<double>(state->queued_ns) / 1e9)
@@ -359,14 +361,22 @@ void NodeState::FailLoad(State& state, const Error& error, std::int64_t now_ns) 
   LeaveQueue(state, now_ns);
   if (state.bundle) actions_.emplace_back(DropBundle{*std::exchange(state.bundle, std::nullopt)});
   // A builder may go on mapping what it was given: then the memory is free when it lets go. A
-  // loader may be filling the arena right now: then it is when that process is gone.
+  // loader may be filling the arena right now: then it is when that process is gone, unless it has
+  // gone before, while the keeper was being told.
   const bool builder_may_map = state.builder.has_value() && state.arena_bytes > 0;
   if (state.arena_bytes > 0 && !builder_may_map) {
-    dying_bytes_[id] = std::exchange(state.arena_bytes, 0);
+    const std::uint64_t arena_bytes = std::exchange(state.arena_bytes, 0);
+    if (loaders_.contains(id)) dying_bytes_[id] = arena_bytes;
   }
   state.wanted_bytes = 0;
   if (const auto base = std::exchange(state.base, std::nullopt)) Release(*base, now_ns);
   state.holders_to_be.clear();
+  // The keeper may have a filled build already, and what has failed does not come back to life.
+  if (builder_may_map && state.content_digest) {
+    wire::StateRecord record = RecordOf(state);
+    record.ending = true;
+    actions_.emplace_back(KeepRecord{id, std::move(record)});
+  }
   state.content_digest.reset();
   LogLine(state.cancelled ? Log::Level::kInfo : Log::Level::kWarning,
           Format("epoch %llu of '%s' %s: %s", Ull(state.epoch), name.c_str(),
@@ -418,6 +428,7 @@ void NodeState::ReopenEarlier(const State& failed, std::int64_t now_ns) {
 void NodeState::FailOverdueLoads(std::int64_t now_ns) {
   std::vector<std::pair<StateId, Error>> overdue;
   for (const auto& [id, state] : states_) {
+    if (!state.IsLoading()) continue;
     const std::int64_t silent_ns = now_ns - state.moved_ns;
     if (state.phase == StatePhase::kPlanning && silent_ns > limits_.plan_ns) {
       overdue.emplace_back(
@@ -425,8 +436,7 @@ void NodeState::FailOverdueLoads(std::int64_t now_ns) {
                     Format("load '%s': its files' headers were not read within %.1f s",
                            state.name.c_str(), static_cast<double>(limits_.plan_ns) / 1e9)});
     }
-    if (state.is_expected && requesters_.contains(id) && state.IsLoading() &&
-        silent_ns > limits_.plan_ns) {
+    if (state.is_expected && requesters_.contains(id) && silent_ns > limits_.plan_ns) {
       overdue.emplace_back(
           id, Error{Code::kUnavailable,
                     Format("load '%s': its template and files were not opened within %.1f s",
@@ -450,8 +460,9 @@ void NodeState::FailOverdueLoads(std::int64_t now_ns) {
     }
   }
   for (const auto& [id, error] : overdue) {
-    // An earlier failure may have pushed it out of the table of failed loads.
-    if (State* const state = FindById(id)) FailLoad(*state, error, now_ns);
+    // It may be overdue twice; and a failure may have pushed it out of the table of failed loads.
+    State* const state = FindById(id);
+    if (state != nullptr && state->IsLoading()) FailLoad(*state, error, now_ns);
   }
 }
 

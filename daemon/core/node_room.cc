@@ -26,6 +26,10 @@ std::uint64_t NodeState::used_bytes() const {
   return sum + foreign_bytes_;
 }
 
+std::uint64_t NodeState::FreeBytes() const {
+  return budget_bytes_ - std::min(used_bytes(), budget_bytes_);
+}
+
 std::uint64_t NodeState::ComingBytes() const {
   std::uint64_t sum = 0;
   for (const auto& [id, state] : states_) {
@@ -39,9 +43,16 @@ bool NodeState::WaitsForEarlier(const State& state) const {
   return state.follows && FindById(*state.follows) != nullptr;
 }
 
+bool NodeState::WaitsForTurn(const State& state) const {
+  if (state.bundle) return true;
+  const bool is_planned = queue_.contains(state.id) && !state.builder;
+  return is_planned && !WaitsForEarlier(state) && state.wanted_bytes <= FreeBytes() &&
+         RunningLoads() >= limits_.load_count_max;
+}
+
 bool NodeState::RoomIsComing(const State& state) const {
-  if (WaitsForEarlier(state)) return true;
-  const std::uint64_t free = budget_bytes_ - std::min(used_bytes(), budget_bytes_);
+  if (WaitsForEarlier(state) || WaitsForTurn(state)) return true;
+  const std::uint64_t free = FreeBytes();
   return QueuePlace(state.id) == 1 && free + ComingBytes() >= state.wanted_bytes;
 }
 
@@ -58,7 +69,11 @@ Status NodeState::MayEverFit(const State& state) const {
   Peer owner;
   owner.uid = state.uid;
   if (limits_.user.memory_bytes == 0 || IsNodeOwner(owner)) return Ok{};
-  const std::uint64_t own_bytes = BytesOf(state.uid);
+  std::uint64_t own_bytes = BytesOf(state.uid);
+  for (const auto& [id, other] : states_) {
+    // What is planned and waits for room will have it.
+    if (other.uid == state.uid && id != state.id) own_bytes += other.wanted_bytes;
+  }
   if (own_bytes + state.wanted_bytes <= limits_.user.memory_bytes) return Ok{};
   return Error{Code::kOutOfMemory,
                doing + Format("; states of user %u hold ", state.uid) + Bytes(own_bytes) + " of " +
@@ -78,24 +93,25 @@ void NodeState::LeaveQueue(State& state, std::int64_t now_ns) {
 }
 
 // In order: a small load does not overtake a large one, which would never get its room. One that
-// waits for the earlier epoch to go, and not for memory, holds up nobody.
+// waits for the earlier epoch to go, and not for memory, holds up nobody. What is planned comes
+// before what is not: it has a loader already, and runs again once it has room.
 void NodeState::ServeQueue(std::int64_t now_ns) {
   const std::set<StateId> waiting = queue_;
   bool has_room = true;
   for (const StateId id : waiting) {
     State* const state = FindById(id);
-    if (state->bundle) {
-      if (RunningLoads() < limits_.load_count_max) Launch(*state, now_ns);
-    } else if (has_room && !WaitsForEarlier(*state)) {
-      has_room = TryPlace(*state, now_ns);
-    }
+    if (state->bundle || !has_room || WaitsForEarlier(*state) || WaitsForTurn(*state)) continue;
+    has_room = TryPlace(*state, now_ns);
+  }
+  for (const StateId id : waiting) {
+    State* const state = FindById(id);
+    if (state->bundle && RunningLoads() < limits_.load_count_max) Launch(*state, now_ns);
   }
 }
 
 // Takes the memory of a planned load from the budget, or sees to it that there will be some.
 bool NodeState::TryPlace(State& state, std::int64_t now_ns) {
-  const std::uint64_t used = used_bytes();
-  const std::uint64_t free = budget_bytes_ - std::min(used, budget_bytes_);
+  const std::uint64_t free = FreeBytes();
   if (state.wanted_bytes > free) {
     const std::uint64_t coming = free + ComingBytes();
     if (state.wanted_bytes <= coming) return false;
@@ -277,10 +293,8 @@ Error NodeState::NoRoomFor(const State& state, std::int64_t now_ns, bool has_wai
                                                     "(limits.loads); wait longer",
                                                     RunningLoads())};
   }
-  const std::uint64_t used = used_bytes();
-  const std::uint64_t left = budget_bytes_ - std::min(used, budget_bytes_);
-  std::string text = doing + "needs " + Bytes(state.wanted_bytes) + ", left are " + Bytes(left) +
-                     " of the node's budget of " + Bytes(budget_bytes_);
+  std::string text = doing + "needs " + Bytes(state.wanted_bytes) + ", left are " +
+                     Bytes(FreeBytes()) + " of the node's budget of " + Bytes(budget_bytes_);
   if (const std::string holders = HoldersText(state, now_ns); !holders.empty()) {
     text += "; held: " + holders;
   }

@@ -123,7 +123,16 @@ class NodeState {
   std::uint64_t budget_bytes() const { return budget_bytes_; }
   std::uint32_t state_count() const { return static_cast<std::uint32_t>(states_.size()); }
   std::uint32_t waiter_count() const { return static_cast<std::uint32_t>(waiters_.size()); }
+  std::uint32_t connection_count() const { return static_cast<std::uint32_t>(peers_.size()); }
+  // Loaders and requesters that have not been reaped.
+  std::uint32_t process_count() const {
+    return static_cast<std::uint32_t>(loaders_.size() + requesters_.size());
+  }
   const LeaseTable& leases() const { return leases_; }
+  const std::map<StateId, State>& states() const { return states_; }
+  // What a keeper has of it, but for arena_inodes, when the state is kept; and of the daemon.
+  wire::StateRecord RecordOf(const State& state) const;
+  wire::NodeRecord RecordOfNode() const;
   // As the node's owner sees them, by name.
   std::vector<wire::StateInfo> ListStates(std::int64_t now_ns) const;
 
@@ -194,8 +203,7 @@ class NodeState {
   wire::TemplatesReply TemplatesFor(const Peer& peer) const;
 
   // node_kept.cc: what outlives the daemon.
-  wire::StateRecord RecordOf(const State& state) const;
-  void RecordChanged(const State& state);
+  void RecordChanged(State& state);
   void NodeRecordChanged();
   void ShutdownAsked(ConnectionId connection, std::uint32_t request_id,
                      const wire::ShutdownRequest& request, std::int64_t now_ns);
@@ -223,10 +231,13 @@ class NodeState {
   void ServeQueue(std::int64_t now_ns);
   bool TryPlace(State& state, std::int64_t now_ns);
   Status MayEverFit(const State& state) const;
+  std::uint64_t FreeBytes() const;
   // Memory that will be free without anybody's doing.
   std::uint64_t ComingBytes() const;
   // Whether it is the earlier epoch of its name that it waits for, not memory.
   bool WaitsForEarlier(const State& state) const;
+  // Whether all that it waits for is that one of the loads that run ends.
+  bool WaitsForTurn(const State& state) const;
   // Whether a queued load that nobody waits for may be left to get its room.
   bool RoomIsComing(const State& state) const;
   bool IsFreeToGo(const State& state) const;

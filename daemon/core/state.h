@@ -69,6 +69,7 @@ struct State {
   std::optional<Digest> content_digest;
   std::optional<wire::Failure> failure;
   bool is_kept = false;               // a keeper has it too
+  bool is_record_stale = false;       // it has changed since its record was handed to the keeper
   std::int64_t awaited_until_ns = 0;  // taken over: until then its sticky tasks may come back
   bool cancelled = false;             // failed because it was given up: nothing went wrong
 

@@ -200,6 +200,44 @@ TEST(NodeKept, WithoutItsKeeperNothingIsKept) {
   EXPECT_EQ(rig.PhaseOf("m"), StatePhase::kReady);
 }
 
+TEST(NodeKept, WhatChangesOnTheWayToTheKeeperIsRecordedWhenItIsThere) {
+  KeptRig rig;
+  rig.Connect(1);
+  rig.Ask(1, 1, CoreRig::Load("m"));
+  rig.Plan(100);
+  const StateId id = rig.LastStarted();
+  rig.Keep(rig.core.Filled(id, CoreRig::Content(), /*huge_bytes=*/0, rig.now_ns));
+  rig.now_ns += 5 * kMs;
+  rig.Ask(1, 2, wire::DrainRequest{"m"});
+  EXPECT_EQ(rig.Count<KeepRecord>(), 0);
+
+  rig.Keep(rig.core.Published(id, /*is_kept=*/true, rig.now_ns));
+
+  ASSERT_EQ(rig.Count<KeepRecord>(), 1);
+  EXPECT_TRUE(rig.Record().closed);
+  EXPECT_EQ(rig.Record().ready_ns, rig.Last<Publish>()->record.ready_ns);
+}
+
+TEST(NodeKept, ABuildThatFailsOnTheWayToTheKeeperDoesNotComeBackToLife) {
+  KeptRig rig;
+  rig.Connect(1);
+  rig.Ask(1, 1, wire::BuildRequest{.state = "b"});
+  rig.Ask(1, 2, wire::BuildArenaRequest{200, 0});
+  const StateId id = rig.Last<MakeBuildArena>()->state;
+  rig.Keep(rig.core.BuildArenaMade(id, rig.now_ns));
+  rig.Keep(rig.core.CommitAsked(ConnectionId{1}, 3, {}, /*tensor_count=*/1, rig.now_ns));
+  rig.Keep(rig.core.Filled(id, CoreRig::Content(), /*huge_bytes=*/0, rig.now_ns));
+
+  rig.Disconnect(1);  // and a child of the builder's goes on mapping it
+
+  ASSERT_EQ(rig.Count<KeepRecord>(), 1);
+  EXPECT_TRUE(rig.Record().ending);
+  CoreRig after;
+  TakeOver(after, rig.Record());
+  EXPECT_EQ(after.PhaseOf("b"), StatePhase::kClosing);
+  EXPECT_EQ(after.core.used_bytes(), 200u);
+}
+
 TEST(NodeShutdown, IsForTheNodesOwnerAndKeepsOnlyWhatIsKept) {
   KeptRig rig;
   rig.Connect(1);

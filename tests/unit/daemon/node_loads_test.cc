@@ -452,5 +452,37 @@ TEST(NodeLoads, ShutDownAnswersWhoeverWaitsAndTakesNoMoreWork) {
   EXPECT_EQ(rig.Answer<wire::Failure>(1, 8)->code, Code::kUnavailable);
 }
 
+TEST(NodeLoads, ALoadThatFailsWhenItsLoaderHasGoneGivesItsMemoryBack) {
+  CoreRig rig;
+  rig.Connect(1);
+  rig.Ask(1, 5, CoreRig::Load("m", 60'000));
+  rig.Plan(100);
+  const StateId id = rig.LastStarted();
+  rig.Keep(rig.core.Filled(id, CoreRig::Content(), /*huge_bytes=*/0, rig.now_ns));
+  rig.Keep(rig.core.LoaderGone(id, rig.now_ns));
+
+  rig.Ask(1, 6, wire::EvictRequest{"m"});  // before its keeper has it
+
+  EXPECT_EQ(rig.Count<FreeArena>(), 1);
+  EXPECT_EQ(rig.core.used_bytes(), 0U);
+}
+
+TEST(NodeLoads, ABuildThatIsOverdueFailsOnceAlsoWhileItsMemoryIsMapped) {
+  Limits limits = CoreRig::DefaultLimits();
+  limits.build_ns = limits.fill_stall_ns = 1000 * kMs;
+  CoreRig rig(limits);
+  rig.Connect(1);
+  rig.Ask(1, 1, wire::BuildRequest{.state = "b"});
+  rig.Ask(1, 2, wire::BuildArenaRequest{200, 0});
+  const StateId id = rig.Last<MakeBuildArena>()->state;
+
+  rig.Tick(1001 * kMs);  // neither were its pages made, nor was it committed
+  rig.Keep(rig.core.Borrowers(id, /*any=*/true, rig.now_ns));
+  rig.Tick(1001 * kMs);
+
+  EXPECT_EQ(rig.PhaseOf("b"), StatePhase::kClosing);
+  EXPECT_EQ(rig.Count<KillLoader>(), 1);
+}
+
 }  // namespace
 }  // namespace sticky::daemon

@@ -399,6 +399,71 @@ TEST(NodeRoom, TheQueueIsBounded) {
   EXPECT_THAT(rig.Answer<wire::Failure>(1, 7)->message, HasSubstr("limits.queue"));
 }
 
+TEST(NodeRoom, APlannedLoadRunsBeforeAnEarlierOneBegins) {
+  Limits limits = CoreRig::DefaultLimits();
+  limits.load_count_max = 1;
+  CoreRig rig(limits);
+  Installed installed;
+  installed.name = "earlier";
+  installed.build = BuildWhen::kAtStart;
+  rig.Keep(rig.core.Install({installed}, kOurUid, rig.now_ns));
+  rig.Connect(1);
+  rig.Ask(1, 1, CoreRig::Load("planned", 60'000));
+  rig.Ask(1, 2, CoreRig::Load("earlier", 60'000));
+
+  rig.Plan(100);
+
+  EXPECT_EQ(rig.PhaseOf("planned"), StatePhase::kFilling);
+  EXPECT_EQ(rig.PhaseOf("earlier"), StatePhase::kQueued);
+  EXPECT_EQ(rig.Count<StartLoader>(), 1);
+}
+
+TEST(NodeRoom, ALoadThatGetsItsRoomWaitsUntilItIsItsTurnAgain) {
+  Limits limits = CoreRig::DefaultLimits();
+  limits.load_count_max = 1;
+  CoreRig rig(limits);
+  rig.Connect(1);
+  rig.Connect(2);
+  rig.MakeReady("old", 900);
+  rig.Ask(2, 1, CoreRig::AttachTo("old"));
+  rig.Ask(1, 2, CoreRig::Load("large", 60'000));
+  rig.Plan(500);
+  const StateId large = rig.LastStarted();
+  rig.Ask(1, 3, CoreRig::Load("small", 60'000));
+  const StateId small = rig.LastStarted();
+  EXPECT_EQ(rig.PhaseOf("small"), StatePhase::kPlanning) << "one waits for room, one runs";
+
+  rig.Disconnect(2);
+  rig.Ask(1, 4, wire::EvictRequest{"old"});
+  rig.Keep(rig.core.Borrowers(rig.Last<AskBorrowers>()->state, /*any=*/false, rig.now_ns));
+
+  EXPECT_EQ(rig.PhaseOf("large"), StatePhase::kQueued);
+  rig.Keep(rig.core.LoaderFailed(small, Error{Code::kCorrupt, "x"}, rig.now_ns));
+  EXPECT_EQ(rig.PhaseOf("large"), StatePhase::kFilling);
+  EXPECT_EQ(rig.Last<AllocateArena>()->state, large);
+}
+
+TEST(NodeRoom, WhatWaitsForRoomCountsAgainstTheMemoryOfItsUser) {
+  constexpr std::uint32_t kUser = 4242;
+  Limits limits = CoreRig::DefaultLimits();
+  limits.user.memory_bytes = 600;
+  CoreRig rig(limits);
+  rig.Connect(1);
+  rig.Connect(2, kUser);
+  wire::LoadRequest pinned = CoreRig::Load("old");
+  pinned.policy.pin = true;
+  rig.MakeReady(pinned, 900);
+  rig.Ask(2, 1, CoreRig::Load("a", 60'000));
+  rig.Plan(400);
+  rig.Ask(2, 2, CoreRig::Load("b", 60'000));
+
+  rig.Plan(400);
+
+  EXPECT_EQ(rig.PhaseOf("a"), StatePhase::kQueued);
+  ASSERT_NE(rig.Answer<wire::Failure>(2, 2), nullptr);
+  EXPECT_THAT(rig.Answer<wire::Failure>(2, 2)->message, HasSubstr("limits.per_user.memory"));
+}
+
 // --- how long a state stays ---------------------------------------------------------------------
 
 TEST(NodeLifetime, AnIdleStateGoesWhenNobodyUsedItForSoLong) {

@@ -152,7 +152,9 @@ struct KillLoader {
 struct FreeArena {  // closes the daemon's descriptors of the state
   StateId state;
 };
-struct AskBorrowers {  // reports Borrowers
+// Reports Borrowers. When there are none, the keeper lets go of the memory first, and the report
+// comes when it has.
+struct AskBorrowers {
   StateId state;
 };
 struct Log {

@@ -226,13 +226,19 @@ void NodeState::Release(StateId id, std::int64_t now_ns) {
   }
   if (state->phase != StatePhase::kDraining || leased || HasDerived(id)) return;
   state->phase = StatePhase::kClosing;
-  state->looked_ns = now_ns;
-  actions_.emplace_back(AskBorrowers{id});
+  LookForBorrowers(*state, now_ns);
+}
+
+void NodeState::LookForBorrowers(State& state, std::int64_t now_ns) {
+  state.looked_ns = now_ns;
+  state.is_looked_at = true;
+  actions_.emplace_back(AskBorrowers{state.id});
 }
 
 NodeState::Actions NodeState::Borrowers(StateId id, bool any, std::int64_t now_ns) {
   State* const state = FindById(id);
   if (state == nullptr || state->phase != StatePhase::kClosing) return Settle(now_ns);
+  state->is_looked_at = false;
   if (any || (state->builder && loaders_.contains(id))) {
     ExpireWaiters(now_ns);
     return Settle(now_ns);

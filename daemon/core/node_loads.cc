@@ -389,8 +389,7 @@ void NodeState::FailLoad(State& state, const Error& error, std::int64_t now_ns) 
   ReopenEarlier(state, now_ns);
   if (builder_may_map) {
     state.phase = StatePhase::kClosing;
-    state.looked_ns = now_ns;
-    actions_.emplace_back(AskBorrowers{id});
+    LookForBorrowers(state, now_ns);
     return;
   }
   // A failed replacement leaves the state that it was for as it was.
@@ -410,11 +409,19 @@ void NodeState::CancelLoad(State& state, const std::string& why, std::int64_t no
   FailLoad(state, Error{Code::kUnavailable, Doing(state) + why}, now_ns);
 }
 
+// Once it is looked at, it may be free already: its keeper lets go of what nobody maps.
+bool NodeState::MayOpenAgain(const State& earlier) {
+  if (!earlier.gives_way) return false;
+  return earlier.phase == StatePhase::kDraining || !earlier.is_looked_at;
+}
+
 // Whoever replaces a state in its place has given it up for the new one, not for nothing.
 void NodeState::ReopenEarlier(const State& failed, std::int64_t now_ns) {
   if (!WaitsForEarlier(failed) || shutting_down_) return;
   State& earlier = *FindById(*failed.follows);
-  if (!std::exchange(earlier.gives_way, false)) return;
+  const bool may_open = MayOpenAgain(earlier);
+  earlier.gives_way = false;
+  if (!may_open) return;
   earlier.phase = StatePhase::kReady;
   RecordChanged(earlier);
   const std::string why =

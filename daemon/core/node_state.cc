@@ -202,8 +202,7 @@ NodeState::Actions NodeState::Tick(std::int64_t now_ns) {
       expired.push_back(id);
     }
     if (state.phase == StatePhase::kClosing && now_ns - state.looked_ns > limits_.borrower_ns) {
-      state.looked_ns = now_ns;
-      actions_.emplace_back(AskBorrowers{id});
+      LookForBorrowers(state, now_ns);
     }
   }
   for (const StateId id : expired) Forget(id);

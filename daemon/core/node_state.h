@@ -164,6 +164,7 @@ class NodeState {
   // why: for the log and the journal; `by` may be null: the daemon itself.
   void Drain(State& state, const std::string& why, const Peer* by, std::int64_t now_ns);
   void Release(StateId id, std::int64_t now_ns);
+  void LookForBorrowers(State& state, std::int64_t now_ns);
   void Forget(StateId id) { states_.erase(id); }
 
   // node_loads.cc: from the request to the published state, or to the failure.
@@ -187,6 +188,7 @@ class NodeState {
   void CancelLoad(State& state, const std::string& why, std::int64_t now_ns);
   // The state that was drained for `failed`, which was to follow it, takes new leases again.
   void ReopenEarlier(const State& failed, std::int64_t now_ns);
+  static bool MayOpenAgain(const State& earlier);
   void CancelIfUnwanted(StateId id, std::int64_t now_ns);
   void FailOverdueLoads(std::int64_t now_ns);
   void TrimFailed();

@@ -124,8 +124,9 @@ std::string NodeState::EarlierText(const State& state) const {
         "for it to go: wait again",
         Ull(earlier.epoch));
   }
-  const std::string again =
-      earlier.gives_way ? "takes new leases again" : "takes no new leases, it was drained before";
+  const std::string again = MayOpenAgain(earlier) ? "takes new leases again"
+                            : earlier.gives_way   ? "is going, nobody has it any more"
+                                                  : "takes no new leases, it was drained before";
   return Format("; the replacement is given up, and epoch %llu ", Ull(earlier.epoch)) + again +
          "; wait longer, or load it without --wait: then the replacement waits by itself, or "
          "--replace (builds it beside)";

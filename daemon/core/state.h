@@ -78,6 +78,7 @@ struct State {
   std::int64_t ended_ns = 0;   // ready or failed
   std::int64_t used_ns = 0;    // its last lease ended, or it became ready
   std::int64_t looked_ns = 0;  // last AskBorrowers
+  bool is_looked_at = false;   // AskBorrowers has not been answered
   // In the queue: since when, 0 while it is not; and all in all before that.
   std::int64_t queued_since_ns = 0;
   std::int64_t queued_ns = 0;

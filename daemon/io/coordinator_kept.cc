@@ -93,7 +93,7 @@ void Coordinator::Perform(AskBorrowers& action) {
     return kept_.Forget(found->second.epoch,
                         [this, id] { Do(core_.Borrowers(id, /*any=*/false, MonotonicNs())); });
   }
-  if (!is_borrowed && kept_.IsBeingForgotten(found->second.epoch)) is_borrowed = true;
+  if (!is_borrowed && kept_.IsBeingForgotten(found->second.epoch)) return;  // told when it is gone
   Queue(core_.Borrowers(id, is_borrowed, MonotonicNs()));
 }
 

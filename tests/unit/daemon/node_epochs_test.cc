@@ -188,6 +188,19 @@ TEST(NodeInPlace, AnOldOneThatIsStillMappedOpensAgain) {
   EXPECT_EQ(rig.core.used_bytes(), 600u);
 }
 
+TEST(NodeInPlace, AnOldOneThatIsLookedAtIsLetGoAndDoesNotOpenAgain) {
+  InPlace rig;
+  rig.Disconnect(2);
+  ASSERT_EQ(rig.PhaseOf("m"), StatePhase::kClosing);
+  const StateId old = rig.Last<AskBorrowers>()->state;
+
+  rig.Disconnect(1);  // the replacement is given up while the keeper lets the old one go
+
+  EXPECT_EQ(rig.PhaseOf("m"), StatePhase::kClosing);
+  rig.Keep(rig.core.Borrowers(old, /*any=*/false, rig.now_ns));
+  EXPECT_EQ(rig.core.used_bytes(), 0u);
+}
+
 TEST(NodeInPlace, AnOldOneThatWasEvictedByHandStaysEvicted) {
   InPlace rig;
   rig.Ask(1, 7, wire::EvictRequest{"m", 0});

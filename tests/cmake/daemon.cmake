@@ -7,7 +7,7 @@ target_compile_definitions(sticky_test_daemon PRIVATE
 
 sticky_test(daemon_core_test LABEL unit
   SOURCES unit/daemon/node_leases_test.cc unit/daemon/node_loads_test.cc
-          unit/daemon/random_history_test.cc unit/daemon/line_budget_test.cc unit/daemon/node_access_test.cc
+          unit/daemon/line_budget_test.cc unit/daemon/node_access_test.cc
           unit/daemon/node_epochs_test.cc unit/daemon/node_installed_test.cc
           unit/daemon/node_kept_test.cc unit/daemon/node_room_test.cc
   DEPS sticky::daemon_core)
@@ -17,6 +17,12 @@ sticky_test(daemon_io_test LABEL unit SOURCES unit/daemon/closer_test.cc
 sticky_test(daemon_kept_test LABEL unit
   SOURCES unit/daemon/kept_states_test.cc unit/daemon/keeper_parts_test.cc
   DEPS sticky::daemon_io sticky::keeper)
+# Random histories of the core; docs/reliability.md, "The simulator".
+sticky_library(test_sim SOURCES sim/history.cc sim/invariants.cc sim/model.cc sim/outside.cc
+  sim/outside_actions.cc sim/outside_kept.cc sim/players.cc sim/saboteur.cc sim/trace.cc
+  DEPS sticky::daemon_core)
+sticky_test(simulator_test LABEL sim SOURCES sim/simulator_test.cc sim/saboteur_test.cc
+  DEPS sticky::test_sim)
 
 # With the real programs.
 sticky_test(daemon_life_test LABEL integration SOURCES integration/daemon_life_test.cc

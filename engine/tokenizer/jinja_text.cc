@@ -16,10 +16,13 @@ std::string_view Trim(std::string_view text) {
 }
 
 void ReplaceAll(std::string& text, std::string_view what, std::string_view by) {
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at)) {
-    text.replace(at, what.size(), by);
-    at += by.size();
+  std::string out;
+  std::size_t from = 0;
+  for (std::size_t at; (at = text.find(what, from)) != std::string::npos;) {
+    out.append(text, from, at - from).append(by);
+    from = at + what.size();
   }
+  text = out.append(text, from);
 }
 
 // Where the tag that begins at `begin` is closed by `close`; literals may hold anything.
@@ -51,14 +54,18 @@ class Canonicalizer {
     while (at_ < text_.size()) {
       const std::string_view next = text_.substr(at_, 2);
       const bool opens = next == "{%" || next == "{{" || next == "{#";
-      if (!opens || !TakeTag(next[1])) plain_ += text_[at_++];
+      if (!opens) {
+        plain_ += text_[at_++];
+      } else if (!TakeTag(next[1])) {
+        break;
+      }
     }
-    return out_ + plain_;
+    return out_ + plain_ + std::string(text_.substr(at_));
   }
 
  private:
-  // False, with nothing taken, for a tag that is never closed: it stays as text, and so matches
-  // no known template.
+  // False, with nothing taken, for a tag that is never closed, which Jinja refuses: all that is
+  // left stays as text, and so matches no known template.
   bool TakeTag(char kind) {
     const bool comment = kind == '#';
     const char closing[] = {kind == '{' ? '}' : kind, '}', '\0'};

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include <nlohmann/json.hpp>
 
@@ -27,7 +28,11 @@ Result<Json> ParseObject(std::string_view line) {
 
 Result<std::int64_t> IdOf(const Json& json) {
   const auto id = json.find("id");
-  if (id == json.end() || !id->is_number_integer()) return Bad("'id' wants a whole number");
+  const bool whole = id != json.end() && id->is_number_integer();
+  // The library would take a number past 63 bits for a negative one.
+  const bool fits = whole && (!id->is_number_unsigned() ||
+                              id->get<std::uint64_t>() <= std::numeric_limits<std::int64_t>::max());
+  if (!fits) return Bad("'id' wants a whole number of at most 63 bits");
   return id->get<std::int64_t>();
 }
 
@@ -40,7 +45,9 @@ Result<std::optional<std::size_t>> LabelOf(const Json& json) {
       return std::optional(static_cast<std::size_t>(found - kLabels.begin()));
     }
   }
-  return Bad("'label' wants SUPPORTS, REFUTES or NOT ENOUGH INFO, found " + Escape(label->dump()));
+  // Only what has no depth is quoted: the library writes a tree with a call for each level.
+  const std::string found = label->is_structured() ? label->type_name() : Escape(label->dump());
+  return Bad("'label' wants SUPPORTS, REFUTES or NOT ENOUGH INFO, found " + found);
 }
 
 // Five digits after the point.

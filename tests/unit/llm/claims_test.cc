@@ -3,6 +3,8 @@
 
 #include "tools/sticky-llm/claims.h"
 
+#include <limits>
+
 #include <gtest/gtest.h>
 
 #include "tests/testing/matchers.h"
@@ -38,6 +40,27 @@ TEST(ParseClaim, RefusesWhatIsNoClaim) {
   }
   using namespace std::string_view_literals;
   EXPECT_THAT(ParseClaim("{\"id\": 7, \"claim\": \"x\"}\0 and more"sv), FailsWith(Code::kCorrupt));
+}
+
+TEST(ParseClaim, ALabelOfAnyDepthIsRefusedAndNotWrittenOut) {
+  constexpr std::size_t kDepth = 1u << 20;
+  const std::string line = R"({"id": 1, "claim": "x", "label": )" + std::string(kDepth, '[') +
+                           std::string(kDepth, ']') + "}";
+
+  const auto claim = ParseClaim(line);
+
+  ASSERT_THAT(claim, FailsWith(Code::kCorrupt));
+  EXPECT_LT(claim.error().message.size(), 200u);
+}
+
+TEST(ParseClaim, AnIdPastSixtyThreeBitsIsRefusedAndNotAnother) {
+  EXPECT_EQ(ParseClaim(R"({"id": 9223372036854775807, "claim": "x"})").value().id,
+            std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(ParseClaim(R"({"id": -7, "claim": "x"})").value().id, -7);
+  EXPECT_THAT(ParseClaim(R"({"id": 9223372036854775808, "claim": "x"})"),
+              FailsWith(Code::kCorrupt));
+  EXPECT_THAT(ParseClaim(R"({"id": 18446744073709551615, "claim": "x"})"),
+              FailsWith(Code::kCorrupt));
 }
 
 Verdict Sample(std::int64_t id) {

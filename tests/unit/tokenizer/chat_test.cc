@@ -175,6 +175,25 @@ TEST(ChatTemplate, AnUnknownRoleIsRefusedByName) {
   }
 }
 
+// Each would take an hour if every tag were looked for to the end of the text.
+TEST(JinjaText, ALargeTemplateOfTagsThatAreNeverClosedIsReadInOnePass) {
+  for (const std::string_view tag : {"{%", "{{", "{#", "{% '"}) {
+    std::string text;
+    while (text.size() + tag.size() <= 1u << 20) text += tag;
+
+    EXPECT_EQ(CanonicalJinja(text), text);
+    EXPECT_THAT(ChatTemplate::Recognise(text), FailsWith(Code::kInvalidArgument));
+  }
+  const std::string lines = "{%" + std::string((1u << 20) - 5, '\n') + "x%}";
+  EXPECT_EQ(CanonicalJinja(lines), "{%x%}");
+  const std::string within = "{%x" + std::string((1u << 20) - 6, '\n') + "x%}";
+  EXPECT_EQ(CanonicalJinja(within).size(), 2 * within.size() - 6);
+}
+
+TEST(JinjaText, WhatFollowsATagThatIsNeverClosedStaysAsItIs) {
+  EXPECT_EQ(CanonicalJinja("{% a %} {% b \n {{ c }}"), "{%a%} {% b \n {{ c }}");
+}
+
 TEST(JinjaText, LiteralsAreTakenBack) {
   EXPECT_EQ(UnescapeLiteral(R"(a\nb\\c\'d\"e\t)"), "a\nb\\c'd\"e\t");
   EXPECT_EQ(UnescapeLiteral(R"(a\xb)"), std::nullopt);

@@ -37,6 +37,10 @@ if(STICKY_SANITIZE MATCHES "undefined")
   target_compile_options(sticky_flags INTERFACE -fno-sanitize=vptr)
 endif()
 
+if(STICKY_FUZZ)  # what libFuzzer watches to see where an input leads
+  target_compile_options(sticky_flags INTERFACE -fsanitize=fuzzer-no-link)
+endif()
+
 # What the sanitizers are told in every test and in the programs that it starts: one variable a
 # property, since gtest_discover_tests() takes lists apart.
 set(sticky_test_properties "")
@@ -124,4 +128,38 @@ function(sticky_script_test name)
   add_test(NAME ${name} COMMAND ${ARG_COMMAND} WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
   set_tests_properties(${name} PROPERTIES LABELS "${ARG_LABEL}" TIMEOUT ${ARG_TIMEOUT}
     ENVIRONMENT "STICKY_BUILD_DIR=${PROJECT_BINARY_DIR}")
+endfunction()
+
+# sticky_fuzzer(<name> SOURCES ... [DEPS ...] [CORPUS ...]): LLVMFuzzerTestOneInput for one kind of
+# foreign bytes. CORPUS: files, folders or patterns of them, besides tests/data/fuzz/<name>/.
+#
+# With STICKY_FUZZ it is linked with libFuzzer, as the test fuzz_<name> with the label fuzz. In any
+# other build it is linked with a loop over the corpus, as the unit test <name>_corpus.
+function(sticky_fuzzer name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;CORPUS" ${ARGN})
+  set(corpus "${PROJECT_SOURCE_DIR}/tests/data/fuzz/${name}")
+  foreach(folder ${ARG_CORPUS})
+    list(APPEND corpus "${PROJECT_SOURCE_DIR}/${folder}")
+  endforeach()
+  add_executable(fuzz_${name} ${ARG_SOURCES})
+  target_link_libraries(fuzz_${name} PRIVATE sticky_flags ${ARG_DEPS})
+  set_target_properties(fuzz_${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
+  if(STICKY_FUZZ)
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+    add_test(NAME fuzz_${name} COMMAND "${PROJECT_SOURCE_DIR}/tests/fuzz/run_fuzzer"
+      "$<TARGET_FILE:fuzz_${name}>" "${PROJECT_BINARY_DIR}/fuzz/${name}" ${corpus})
+    # The fuzzer ends by itself, after $STICKY_FUZZ_SECONDS, which may be a night.
+    set_tests_properties(fuzz_${name} PROPERTIES LABELS fuzz TIMEOUT 100000
+      ENVIRONMENT "UBSAN_OPTIONS=print_stacktrace=1")
+  elseif(STICKY_SANITIZE STREQUAL "thread")
+    set_target_properties(fuzz_${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+    return()
+  else()
+    target_sources(fuzz_${name} PRIVATE fuzz/corpus_main.cc)
+    add_test(NAME ${name}_corpus COMMAND fuzz_${name} ${corpus})
+    set_tests_properties(${name}_corpus PROPERTIES LABELS unit TIMEOUT 120
+      ${sticky_test_properties})
+  endif()
+  add_dependencies(sticky_tests fuzz_${name})
 endfunction()

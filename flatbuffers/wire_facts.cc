@@ -258,4 +258,27 @@ Result<StateInfo> ReadState(const fb::StateInfo* table) {
   return Unpack(*table);
 }
 
+std::uint64_t TextBytes(const InstalledTemplate& entry) {
+  return entry.name.size() + entry.path.size() + entry.problem.size();
+}
+
+std::uint64_t TextBytes(const StateInfo& entry) {
+  std::uint64_t sum = entry.name.size() + entry.device.size() + entry.source.size() +
+                      entry.huge_pages.size() + entry.base.size() + entry.builder.size();
+  if (entry.failure) sum += entry.failure->message.size();
+  for (const Label& label : entry.policy.labels) sum += TextBytes(label);
+  const Access& access = entry.policy.access;
+  return sum + sizeof(std::uint32_t) * (access.users.size() + access.groups.size());
+}
+
+std::uint64_t TextBytes(const LeaseInfo& entry) {
+  return entry.state.size() + entry.command.size() + entry.job.size();
+}
+
+std::uint64_t TextBytes(const Event& entry) { return entry.state.size() + entry.text.size(); }
+
+std::uint64_t TextBytes(const SourceFile& entry) { return entry.name.size(); }
+
+std::uint64_t TextBytes(const Label& entry) { return entry.key.size() + entry.value.size(); }
+
 }  // namespace sticky::wire

@@ -89,15 +89,28 @@ Status ReadEnum(Theirs value, Theirs last, const char* field, Ours& out) {
   return Ok{};
 }
 
-// Absent vectors are empty.
+// The bytes of text and lists within one entry of a list.
+std::uint64_t TextBytes(const InstalledTemplate& entry);
+std::uint64_t TextBytes(const StateInfo& entry);
+std::uint64_t TextBytes(const LeaseInfo& entry);
+std::uint64_t TextBytes(const Event& entry);
+std::uint64_t TextBytes(const SourceFile& entry);
+std::uint64_t TextBytes(const Label& entry);
+
+// Absent vectors are empty. Entries may share one table, and tables one text, which no sender of
+// ours does: what they unpack to is held against the largest message that there can be, or a small
+// frame would fill the memory of whoever reads it.
 template <typename Table, typename Value>
 Status ReadEach(const Tables<Table>* tables, std::uint32_t count_max, const char* field,
                 std::vector<Value>& out) {
   if (tables == nullptr) return Ok{};
   if (tables->size() > count_max) return Corrupt(field, "has more entries than the maximum");
   out.reserve(tables->size());
+  std::uint64_t text_bytes = 0;
   for (std::uint32_t i = 0; i < tables->size(); ++i) {
     STICKY_ASSIGN(Value value, Unpack(*tables->Get(i)));
+    text_bytes += TextBytes(value);
+    if (text_bytes > kBlobBytesMax) return Corrupt(field, "have more text than any message");
     out.push_back(std::move(value));
   }
   return Ok{};

@@ -15,7 +15,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   }
   FUZZ_CHECK(message.value().request_id == request_id);
 
-  const Result<wire::Message> again = wire::Decode(wire::Encode(message.value()));
+  const std::vector<std::uint8_t> encoded = wire::Encode(message.value());
+  FUZZ_CHECK(encoded.size() <= 2 * wire::kBlobBytesMax);  // however small the frame was
+  if (encoded.size() > wire::kBlobBytesMax) return 0;
+  const Result<wire::Message> again = wire::Decode(encoded);
 
   FUZZ_CHECK(again.ok());
   FUZZ_CHECK(again.value() == message.value());

@@ -56,15 +56,14 @@ void CheckAssets(const wire::ManifestView& view) {
   FUZZ_CHECK(file_bytes == arena_bytes || file_bytes == 0);
 }
 
-// Sums texts up, so that every byte of them is read.
-std::size_t ReadTexts(const wire::ManifestView& view) {
+// Every byte of every text. Texts may be shared: together they may be longer than the input.
+void ReadTexts(const wire::ManifestView& view) {
   std::string all;
   for (const auto text : {view.state(), view.device(), view.base(), view.builder(), view.cpu()}) {
     all += text;
   }
   for (std::uint32_t i = 0; i < view.note_count(); ++i) all += view.note(i);
   for (std::uint32_t i = 0; i < view.source_count(); ++i) all += view.source(i).name;
-  return all.size();
 }
 
 }  // namespace
@@ -80,7 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* bytes, std::size_t siz
   }
   CheckTensors(view.value());
   CheckAssets(view.value());
-  FUZZ_CHECK(ReadTexts(view.value()) <= size);
+  ReadTexts(view.value());
   static_cast<void>(wire::ArenaMemoryBytes(manifest.value()));
 
   const Result<wire::Manifest> again = wire::DecodeManifest(wire::EncodeManifest(manifest.value()));

@@ -70,6 +70,27 @@ TEST(HostileFrame, AHugeLengthIsCorrupt) {
   }
 }
 
+// A frame of 64 KiB would be unpacked to hundreds of MiB.
+TEST(HostileFrame, EntriesThatShareOneTableDoNotFillMemory) {
+  FlatBufferBuilder builder;
+  const auto text = builder.CreateString(std::string(kTextBytesMax, 'x'));
+  const auto name = builder.CreateString("llama");
+  fb::StateInfoBuilder state(builder);
+  state.add_name(name);
+  state.add_device(text);
+  state.add_source(text);
+  state.add_huge_pages(text);
+  state.add_base(text);
+  state.add_builder(text);
+  const std::vector<::flatbuffers::Offset<fb::StateInfo>> states(14'000, state.Finish());
+  const auto list = builder.CreateVector(states);
+
+  const auto got = DecodeTable(builder, fb::CreateListReply(builder, list));
+
+  EXPECT_LE(builder.GetSize(), kFrameBytesMax);
+  EXPECT_THAT(got, FailsWith(Code::kCorrupt));
+}
+
 TEST(HostileFrame, AbsentNamesAndDigestsAreCorrupt) {
   FlatBufferBuilder builder;
   EXPECT_THAT(DecodeTable(builder, fb::CreateAttachRequest(builder)), FailsWith(Code::kCorrupt));

@@ -131,13 +131,16 @@ function(sticky_script_test name)
 endfunction()
 
 # sticky_fuzzer(<name> SOURCES ... [DEPS ...] [CORPUS ...]): LLVMFuzzerTestOneInput for one kind of
-# foreign bytes. CORPUS: files, folders or patterns of them, besides tests/data/fuzz/<name>/.
+# foreign bytes. CORPUS: files and folders of them, besides tests/data/fuzz/<name>/ if it is there.
 #
 # With STICKY_FUZZ it is linked with libFuzzer, as the test fuzz_<name> with the label fuzz. In any
 # other build it is linked with a loop over the corpus, as the unit test <name>_corpus.
 function(sticky_fuzzer name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPS;CORPUS" ${ARGN})
-  set(corpus "${PROJECT_SOURCE_DIR}/tests/data/fuzz/${name}")
+  set(corpus)
+  if(EXISTS "${PROJECT_SOURCE_DIR}/tests/data/fuzz/${name}")
+    list(APPEND corpus "${PROJECT_SOURCE_DIR}/tests/data/fuzz/${name}")
+  endif()
   foreach(folder ${ARG_CORPUS})
     list(APPEND corpus "${PROJECT_SOURCE_DIR}/${folder}")
   endforeach()

@@ -100,13 +100,14 @@ Result<wire::NodeRecord> ReadNode(int fd) {
 
 // Errors: kUnavailable when a daemon of another version kept it; kCorrupt, kNotFound when nobody
 // will ever be able to use it.
-Result<KeptState> KeptStates::Assemble(Pieces& pieces) {
+Result<KeptState> KeptStates::Assemble(std::uint64_t epoch, Pieces& pieces) {
   if (pieces.records.empty()) return Error{Code::kNotFound, "it was never published"};
   KeptState out;
   const UniqueFd& newest = pieces.records.rbegin()->second;
   STICKY_ASSIGN(const wire::SealedView bytes,
                 wire::SealedView::Map(newest.get(), wire::kRecordBytesMax));
   STICKY_ASSIGN(out.record, wire::DecodeStateRecord(bytes.bytes()));
+  if (out.record.epoch != epoch) return Broken(out.record, "the record is of another epoch");
   std::vector<UniqueFd> arenas;
   for (const std::uint64_t inode : out.record.arena_inodes) {
     arenas.push_back(Take(pieces.fds, inode));
@@ -167,7 +168,7 @@ void KeptStates::RecoverState(std::uint64_t epoch, Pieces& pieces, Recovered& ou
     if (kept.revision != 0) keeper_.Remove(RecordName(epoch, kept.revision), [] {});
     kept.revision = revision;
   }
-  Result<KeptState> state = Assemble(pieces);
+  Result<KeptState> state = Assemble(epoch, pieces);
   if (state.ok()) {
     kept.arena_inodes = state.value().record.arena_inodes;
     return out.states.push_back(std::move(state).value());

@@ -82,7 +82,7 @@ class KeptStates {
     std::map<std::uint64_t, UniqueFd> node_records;  // by revision
   };
   Found Sort(std::map<std::string, std::vector<UniqueFd>> kept);
-  static Result<KeptState> Assemble(Pieces& pieces);
+  static Result<KeptState> Assemble(std::uint64_t epoch, Pieces& pieces);
   void RecoverState(std::uint64_t epoch, Pieces& pieces, Recovered& out);
   void StoreRecord(const std::string& name, std::span<const std::uint8_t> bytes, bool patient,
                    std::function<void(bool)> done);

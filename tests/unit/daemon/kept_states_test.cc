@@ -176,6 +176,21 @@ TEST_F(KeptStatesTest, PartsThatDoNotFitAreNoState) {
               HasSubstr("it is not one"));
 }
 
+TEST_F(KeptStatesTest, ARecordUnderAnotherEpochsNameIsNone) {
+  Earlier earlier(7);
+  Names names;
+  earlier.Pass(names);
+  names["sti.s9"] = std::move(names["sti.s7"]);
+  names["sti.r9.1"] = std::move(names["sti.r7.1"]);
+  names.erase("sti.s7");
+  names.erase("sti.r7.1");
+
+  const Recovered recovered = Recover(std::move(names));
+
+  EXPECT_THAT(recovered.states, IsEmpty());
+  EXPECT_THAT(recovered.problems, ElementsAre(HasSubstr("of another epoch")));
+}
+
 TEST_F(KeptStatesTest, NamesThatSayNothingAreDropped) {
   Earlier earlier(7);
   Names names;

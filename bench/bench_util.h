@@ -38,12 +38,16 @@ inline void PinTo(int core) {
   if (::sched_setaffinity(0, sizeof cores, &cores) != 0) Die("pin to a core");
 }
 
-inline double Median(std::vector<double> values) {
+// The smallest value that at least `part` (0 to 1) of them do not exceed, or the next; 0 of none.
+inline double Quantile(std::vector<double> values, double part) {
   if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  const auto count = static_cast<double>(values.size());
+  const auto index = std::min(values.size() - 1, static_cast<std::size_t>(count * part));
+  const auto place = values.begin() + static_cast<std::ptrdiff_t>(index);
+  std::nth_element(values.begin(), place, values.end());
+  return *place;
 }
+inline double Median(std::vector<double> values) { return Quantile(std::move(values), 0.5); }
 
 // Microseconds that `body` takes.
 template <typename Body>
@@ -54,12 +58,15 @@ double TimeUs(const Body& body) {
 }
 
 // Runs the bodies in turns, `rounds` times each, and gives each one's times in microseconds. The
-// first round warms up and is not counted.
-inline std::vector<std::vector<double>> Interleave(
-    int rounds, const std::vector<std::function<void()>>& bodies) {
+// first round warms up and is not counted. warm_count: how often each is run before the time that
+// counts, in each turn: what a server does after its client is done is then paid by its own kind.
+inline std::vector<std::vector<double>> Interleave(int rounds,
+                                                   const std::vector<std::function<void()>>& bodies,
+                                                   int warm_count = 0) {
   std::vector<std::vector<double>> times(bodies.size());
   for (int round = 0; round <= rounds; ++round) {
     for (std::size_t i = 0; i < bodies.size(); ++i) {
+      for (int k = 0; k < warm_count; ++k) bodies[i]();
       const double us = TimeUs(bodies[i]);
       if (round > 0) times[i].push_back(us);
     }
@@ -101,6 +108,14 @@ inline std::string Option(int argc, char** argv, std::string_view name, std::str
     if (argv[i] == name) return argv[i + 1];
   }
   return otherwise;
+}
+// Every one of them, for an option that may be given several times.
+inline std::vector<std::string> Options(int argc, char** argv, std::string_view name) {
+  std::vector<std::string> values;
+  for (int i = 1; i + 1 < argc; ++i) {
+    if (argv[i] == name) values.emplace_back(argv[i + 1]);
+  }
+  return values;
 }
 inline bool Flag(int argc, char** argv, std::string_view name) {
   return std::any_of(argv + 1, argv + argc, [&](const char* arg) { return arg == name; });

@@ -41,10 +41,11 @@ NodeFacts Sound() {
   facts.daemon.largest_state_bytes = 2 * kGiB;
   facts.daemon.connection_count_max = 4096;
   facts.daemon.limits = {Limit{65536, 65536}, Limit{0, 0}, Limit{kUnlimited, kUnlimited}};
-  facts.daemon.group = GroupFacts{"/app.slice/stickyd.service", kUnlimited, kUnlimited};
+  facts.daemon.group = GroupFacts{"/app.slice/stickyd.service", kUnlimited, kUnlimited, 0};
   facts.library_version = "1.2.3";
   facts.library_path = "/usr/lib/libstickyinvoc.so.0";
-  facts.memory = {16 * kGiB, 12 * kGiB, {"/user.slice", kUnlimited, kUnlimited}, 8 * kGiB};
+  facts.memory = {
+      16 * kGiB, 12 * kGiB, {"/user.slice", kUnlimited, kUnlimited, kUnlimited}, 0, 8 * kGiB};
   facts.huge_pages = {"madvise", "madvise", "never", 0, 0};
   facts.limits = {Limit{1024, 4096}, Limit{8u << 20, 8u << 20}, Limit{kUnlimited, kUnlimited}};
   facts.kernel.release = "6.1.0";
@@ -208,6 +209,20 @@ TEST(Diagnose, ABudgetThatIsNotThereNowIsAWarning) {
   facts.memory.available_bytes = 6 * kGiB - 1;
   EXPECT_THAT(Complaints(facts, "budget"), HasSubstr("but the node has 6.00 GiB available"));
   EXPECT_EQ(ExitCodeFor(facts), kExitOk);
+}
+
+TEST(Diagnose, SwapIsToldWhereStatesMayGoThere) {
+  NodeFacts facts = Sound();
+  facts.memory.swap_bytes = 4 * kGiB;
+  EXPECT_THAT(Complaints(facts, "swap"), IsEmpty()) << "the unit keeps states out of it";
+  facts.daemon.group->swap_limit_bytes = kUnlimited;
+  EXPECT_THAT(Complaints(facts, "swap"), HasSubstr("note: the node has 4.00 GiB of swap"));
+  EXPECT_THAT(Complaints(facts, "swap"), HasSubstr("MemorySwapMax=0"));
+  facts.daemon.group.reset();
+  EXPECT_THAT(Complaints(facts, "swap"), IsEmpty()) << "nobody knows";
+  facts = Sound();
+  facts.daemon.group->swap_limit_bytes = kUnlimited;
+  EXPECT_THAT(Complaints(facts, "swap"), IsEmpty()) << "there is none";
 }
 
 TEST(Diagnose, ASmallDevShmIsExplained) {

@@ -45,13 +45,14 @@ TEST_F(Gather, NothingIsKnownOfAnEmptyRoot) {
 TEST_F(Gather, MemoryAndHugePages) {
   Write("proc/meminfo",
         "MemTotal:        2048 kB\nMemFree:    12 kB\nMemAvailable:    1024 kB\n"
-        "HugePages_Total:       8\nHugePages_Free:        3\n");
+        "SwapTotal:       3072 kB\nHugePages_Total:       8\nHugePages_Free:        3\n");
   Write("sys/kernel/mm/transparent_hugepage/enabled", "always [madvise] never\n");
   Write("sys/kernel/mm/transparent_hugepage/defrag", "always defer [never]\n");
   Write("sys/kernel/mm/transparent_hugepage/shmem_enabled", "always advise [deny] force\n");
 
   EXPECT_EQ(GatherMemory(root()).total_bytes, 2 * kMiB);
   EXPECT_EQ(GatherMemory(root()).available_bytes, kMiB);
+  EXPECT_EQ(GatherMemory(root()).swap_bytes, 3 * kMiB);
   const HugePageFacts pages = GatherHugePages(root());
   EXPECT_EQ(pages.enabled, "madvise");
   EXPECT_EQ(pages.defrag, "never");
@@ -82,12 +83,15 @@ TEST_F(Gather, TheTightestGroupOfVersionTwoHolds) {
   Write("sys/fs/cgroup/job/step/memory.current", "10\n");
   Write("sys/fs/cgroup/job/memory.max", "1000\n");
   Write("sys/fs/cgroup/job/memory.current", "400\n");
+  Write("sys/fs/cgroup/job/step/memory.swap.max", "max\n");
+  Write("sys/fs/cgroup/job/memory.swap.max", "0\n");
 
   const std::optional<GroupFacts> group = GatherGroup(root(), "77");
   ASSERT_TRUE(group.has_value());
   EXPECT_EQ(group->path, "/job/step");
   EXPECT_EQ(group->limit_bytes, 1000U);
   EXPECT_EQ(group->left_bytes, 600U);
+  EXPECT_EQ(group->swap_limit_bytes, 0U);
 }
 
 TEST_F(Gather, TheGroupOfVersionOneHoldsToo) {
@@ -107,6 +111,7 @@ TEST_F(Gather, AGroupWithoutALimitHasNone) {
   Write("proc/77/cgroup", "0::/\n");
 
   EXPECT_EQ(GatherGroup(root(), "77")->limit_bytes, kUnlimited);
+  EXPECT_EQ(GatherGroup(root(), "77")->swap_limit_bytes, kUnlimited);
 }
 
 TEST_F(Gather, SettingsOfTheKernel) {

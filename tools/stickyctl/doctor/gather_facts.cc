@@ -104,15 +104,16 @@ struct Hierarchy {
   const char* folder;
   const char* limit_file;
   const char* used_file;
+  const char* swap_limit_file;  // version 1 has none: its limit is for both kinds together
 };
 constexpr Hierarchy kHierarchies[] = {
-    {"memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"},
-    {"", "/sys/fs/cgroup", "memory.max", "memory.current"}};
+    {"memory", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes", ""},
+    {"", "/sys/fs/cgroup", "memory.max", "memory.current", "memory.swap.max"}};
 
 // Version 1 says "no limit" with a number near 2^63.
 constexpr std::uint64_t kLimitBytesMax = std::uint64_t{1} << 60;
 
-// Lowers the limit of `facts` to that of each group from `path` up to the root.
+// Lowers the limits of `facts` to those of each group from `path` up to the root.
 void AddGroups(const std::string& root, const Hierarchy& hierarchy, std::string path,
                GroupFacts& facts) {
   for (;;) {
@@ -123,6 +124,9 @@ void AddGroups(const std::string& root, const Hierarchy& hierarchy, std::string 
       facts.limit_bytes = std::min(facts.limit_bytes, limit);
       facts.left_bytes = std::min(facts.left_bytes, limit - std::min(used, limit));
     }
+    facts.swap_limit_bytes =
+        std::min(facts.swap_limit_bytes,
+                 ReadNumber(folder + hierarchy.swap_limit_file).value_or(kUnlimited));
     const std::size_t slash = path.rfind('/');
     if (slash == std::string::npos || path.size() <= 1) return;
     path.resize(slash);
@@ -181,6 +185,7 @@ MemoryFacts GatherMemory(const std::string& root) {
   MemoryFacts facts;
   facts.total_bytes = MeminfoNumber(root, "MemTotal:") * 1024;
   facts.available_bytes = MeminfoNumber(root, "MemAvailable:") * 1024;
+  facts.swap_bytes = MeminfoNumber(root, "SwapTotal:") * 1024;
   facts.group = GatherGroup(root, "self").value_or(GroupFacts{});
   struct statvfs shm {};
   if (::statvfs((root + "/dev/shm").c_str(), &shm) == 0) {

@@ -47,6 +47,18 @@ void CheckBudget(const NodeFacts& facts, std::vector<Finding>& findings) {
   }
 }
 
+// A state in swap is slower than the disk that it came from. Nothing is locked into memory, so that
+// no limit on that matters; where states may go is up to the daemon's group.
+void CheckSwap(const NodeFacts& facts, std::vector<Finding>& findings) {
+  const std::optional<GroupFacts>& group = facts.daemon.group;
+  if (facts.memory.swap_bytes == 0 || !group || group->swap_limit_bytes == 0) return;
+  findings.push_back({Level::kNote, "swap",
+                      "the node has " + ByteCount(facts.memory.swap_bytes) +
+                          " of swap, and states that nobody reads may be put there",
+                      "MemorySwapMax=0 in the daemon's unit, or 0 in memory.swap.max of the "
+                      "cgroup that it runs in"});
+}
+
 // Admins look there for shared memory.
 void CheckDevShm(const MemoryFacts& memory, std::vector<Finding>& findings) {
   if (!memory.dev_shm_bytes || *memory.dev_shm_bytes >= memory.total_bytes / 2) return;
@@ -66,7 +78,10 @@ void CheckMemory(const NodeFacts& facts, std::vector<Finding>& findings) {
                       ByteCount(memory.available_bytes) + " of " + ByteCount(memory.total_bytes) +
                           " available; for this process " + GroupText(memory.group),
                       {}});
-  if (!facts.daemon.failure) CheckBudget(facts, findings);
+  if (!facts.daemon.failure) {
+    CheckBudget(facts, findings);
+    CheckSwap(facts, findings);
+  }
   CheckDevShm(memory, findings);
 }
 

@@ -53,11 +53,12 @@ struct LimitFacts {
   std::optional<Limit> address_space_bytes;
 };
 
-// The tightest memory limit from a process's cgroup up to the root.
+// The tightest limits of memory from a process's cgroup up to the root.
 struct GroupFacts {
   std::string path;  // of the process's own group; empty: in none
   std::uint64_t limit_bytes = kUnlimited;
   std::uint64_t left_bytes = kUnlimited;  // page cache that could be dropped counts as used
+  std::uint64_t swap_limit_bytes = kUnlimited;
 };
 
 struct DaemonFacts {
@@ -86,6 +87,7 @@ struct MemoryFacts {
   std::uint64_t total_bytes = 0;
   std::uint64_t available_bytes = 0;
   GroupFacts group;
+  std::uint64_t swap_bytes = 0;                // of the node, used or not
   std::optional<std::uint64_t> dev_shm_bytes;  // the size of that file system
 };
 

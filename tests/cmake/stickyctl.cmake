@@ -71,4 +71,10 @@ if(NOT STICKY_SANITIZE STREQUAL "thread")  # there are no programs then
     COMMAND "${STICKY_PYTHON}" -B "${CMAKE_CURRENT_SOURCE_DIR}/integration/file_states_test.py"
             "${PROJECT_BINARY_DIR}")
   set_tests_properties(FileStatesInPython PROPERTIES LABELS slow TIMEOUT 400 SKIP_RETURN_CODE 77)
+  # Builds llama.cpp, once, which takes ten minutes and more: on demand only.
+  add_test(NAME peers.llama_completion
+    COMMAND "${STICKY_PYTHON}" -B "${CMAKE_CURRENT_SOURCE_DIR}/peers/llama_completion_test.py"
+            "${PROJECT_BINARY_DIR}")
+  set_tests_properties(peers.llama_completion PROPERTIES LABELS peers TIMEOUT 3600
+    SKIP_RETURN_CODE 77)
 endif()

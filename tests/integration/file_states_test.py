@@ -7,24 +7,21 @@ usage: file_states_test.py BUILD_FOLDER
 """
 
 import hashlib
-import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import textwrap
-import time
 import unittest
 
 BUILD = pathlib.Path(sys.argv[1])
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests/testing"))
-from fetched_python import python_with_packages  # pylint: disable=wrong-import-position
+# pylint: disable=wrong-import-position
+from fetched_python import python_with_packages
+from python_daemon import SOON_S, PythonDaemon
 
 MODEL = ROOT / "tests/data/golden/models/llama-bias/model.safetensors"
-SOON_S = 60
 
 # What a program of the user's may look like: each prints what it found in the file.
 READ = """
@@ -68,46 +65,18 @@ MAPPED = """
 class FileStates(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="stk"))
-        cls.addClassCleanup(shutil.rmtree, cls.folder)
-        cls.socket = cls.folder / "s"
         cls.python = python_with_packages()
-        log = open(cls.folder / "log", "w", encoding="utf-8")
-        cls.addClassCleanup(log.close)
-        daemon = subprocess.Popen(
-            [BUILD / "bin/stickyd", "--socket", cls.socket, "--memory", "1GiB"],
-            stdout=log,
-            stderr=log,
-        )
-        cls.addClassCleanup(daemon.wait, SOON_S)
-        cls.addClassCleanup(daemon.terminate)
-        deadline = time.monotonic() + SOON_S
-        while not cls.socket.exists() and time.monotonic() < deadline:
-            os.sched_yield()
+        cls.daemon = PythonDaemon(BUILD, "1GiB")
+        cls.addClassCleanup(cls.daemon.stop)
+        cls.folder = cls.daemon.folder
         sha256 = hashlib.sha256(MODEL.read_bytes()).hexdigest()
-        template = cls.folder / "model.yaml"
-        template.write_text(
-            f"name: model\nsource:\n  files: ['{MODEL}']\n  expect: {{sha256: {sha256}}}\n",
-            encoding="utf-8",
+        cls.daemon.load(
+            "model", f"source:\n  files: ['{MODEL}']\n  expect: {{sha256: {sha256}}}\n"
         )
-        cls.stickyctl("load", template, "--wait")
-
-    @classmethod
-    def stickyctl(cls, *words):
-        done = subprocess.run(
-            [BUILD / "bin/stickyctl", "--socket", cls.socket, *words],
-            capture_output=True,
-            text=True,
-            timeout=SOON_S,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise AssertionError(f"{words}: {done.returncode}\n{done.stdout}{done.stderr}")
-        return done.stdout
 
     def lent(self, program):
         words = [self.python, "-c", textwrap.dedent(program), "{file}"]
-        return self.stickyctl("run", "--as-file", f"file=model/{MODEL.name}", "--", *words)
+        return self.daemon.stickyctl("run", "--as-file", f"file=model/{MODEL.name}", "--", *words)
 
     def plain(self, program):
         words = [self.python, "-c", textwrap.dedent(program), MODEL]
@@ -138,12 +107,10 @@ class FileStates(unittest.TestCase):
             timeout=SOON_S,
             check=True,
         )
-        template = self.folder / "genome.yaml"
-        template.write_text("name: genome\nsource: {files: [index.npy]}\n", encoding="utf-8")
-        self.stickyctl("load", template, "--wait")
+        self.daemon.load("genome", "source: {files: [index.npy]}\n")
 
         command = [self.python, self.folder / "find.py", "{i}", "ACGTACGTTAGCCATGC", "A" * 16]
-        found = self.stickyctl("run", "--as-file", "i=genome/index.npy", "--", *command)
+        found = self.daemon.stickyctl("run", "--as-file", "i=genome/index.npy", "--", *command)
 
         self.assertEqual(found, "ACGTACGTTAGCCATGC 0 17\n" + "A" * 16 + "\n")
 

@@ -8,11 +8,8 @@ import gc
 import os
 import pathlib
 import re
-import shutil
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 import unittest.mock
 
@@ -23,31 +20,18 @@ from stickyinvoc import _state
 
 BUILD = pathlib.Path(sys.argv[1])
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-SOON_S = 60
+sys.path.insert(0, str(ROOT / "tests/testing"))
+from python_daemon import SOON_S, PythonDaemon  # pylint: disable=wrong-import-position
 
 
 class BuildCase(unittest.TestCase):
     def setUp(self):
         for name in ("STICKYINVOC_STATE", "STICKYINVOC_LEASE", "STICKYINVOC_BUILD"):
             os.environ.pop(name, None)
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="stk"))
-        self.addCleanup(shutil.rmtree, folder)
-        self.socket = str(folder / "s")
+        daemon = PythonDaemon(BUILD, "64MiB")
+        self.addCleanup(daemon.stop)
+        self.socket = str(daemon.socket)
         os.environ["STICKYINVOC_SOCKET"] = self.socket
-        log = open(folder / "log", "w", encoding="utf-8")
-        self.addCleanup(log.close)
-        daemon = subprocess.Popen(
-            [BUILD / "bin/stickyd", "--socket", self.socket, "--memory", "64MiB"],
-            stdout=log,
-            stderr=log,
-        )
-        self.addCleanup(daemon.wait, SOON_S)
-        self.addCleanup(daemon.terminate)
-        self.wait_until(self.listens)
-
-    def listens(self):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
-            return client.connect_ex(self.socket) == 0
 
     def wait_until(self, holds):
         give_up_at = time.monotonic() + SOON_S

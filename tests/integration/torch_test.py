@@ -14,16 +14,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import unittest
 
 BUILD = pathlib.Path(sys.argv[1])
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "tests/data/golden"
-SOON_S = 60
 sys.path.insert(0, str(ROOT / "tests/testing"))
-from fetched_python import SKIPPED, python_with_packages  # pylint: disable=wrong-import-position
+# pylint: disable=wrong-import-position
+from fetched_python import SKIPPED, python_with_packages
+from python_daemon import SOON_S, PythonDaemon
 
 
 def run_with_packages():
@@ -54,34 +54,15 @@ class TorchCase(unittest.TestCase):
     def setUpClass(cls):
         for name in ("STICKYINVOC_STATE", "STICKYINVOC_LEASE", "STICKYINVOC_BUILD"):
             os.environ.pop(name, None)
-        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="stk"))
-        cls.addClassCleanup(shutil.rmtree, cls.folder)
-        socket = cls.folder / "s"
-        os.environ["STICKYINVOC_SOCKET"] = str(socket)
-        log = open(cls.folder / "log", "w", encoding="utf-8")
-        cls.addClassCleanup(log.close)
-        daemon = subprocess.Popen(
-            [BUILD / "bin/stickyd", "--socket", socket, "--memory", "2GiB"], stdout=log, stderr=log
-        )
-        cls.addClassCleanup(daemon.wait, SOON_S)
-        cls.addClassCleanup(daemon.terminate)
-        deadline = time.monotonic() + SOON_S
-        while not socket.exists() and time.monotonic() < deadline:
-            os.sched_yield()
+        cls.daemon = PythonDaemon(BUILD, "2GiB")
+        cls.addClassCleanup(cls.daemon.stop)
+        os.environ["STICKYINVOC_SOCKET"] = str(cls.daemon.socket)
+        cls.folder = cls.daemon.folder
 
     @classmethod
     def load(cls, name, path, dtype):
         """Loads a model's files as the state `name`."""
-        template = cls.folder / f"{name}.yaml"
-        template.write_text(
-            f"name: {name}\ndtype: {dtype}\nsource: {{path: '{path}'}}\n", encoding="utf-8"
-        )
-        done = subprocess.run(
-            [BUILD / "bin/stickyctl", "load", template, "--wait"],
-            capture_output=True, text=True, timeout=SOON_S, check=False,
-        )  # fmt: skip
-        if done.returncode != 0:
-            raise AssertionError(done.stdout + done.stderr)
+        cls.daemon.load(name, f"dtype: {dtype}\nsource: {{path: '{path}'}}\n")
 
 
 class Tensors(TorchCase):

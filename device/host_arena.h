@@ -15,6 +15,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "base/result.h"
 #include "base/unique_fd.h"
@@ -43,6 +44,8 @@ class HostArena {
   static Result<HostArena> Adopt(UniqueFd fd, std::uint64_t size_bytes);
 
   int fd() const { return fd_.get(); }
+  // What frees the memory when it is closed and nobody else has it.
+  UniqueFd TakeFd() && { return std::move(fd_); }
   std::uint64_t size_bytes() const { return size_bytes_; }
   PageKind page_kind() const { return page_kind_; }
 

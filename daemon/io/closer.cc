@@ -19,6 +19,7 @@ namespace {
 struct Waiting {
   int fd = -1;
   std::int64_t since_ns = 0;
+  std::shared_ptr<void> token;
 };
 
 struct Lane {  // of one user
@@ -78,12 +79,13 @@ struct Closer::Shared : std::enable_shared_from_this<Closer::Shared> {
 
   void CloseNext(Lanes::iterator at, std::unique_lock<std::mutex>& lock) {
     Lane& lane = at->second;
-    const int fd = lane.waiting.front().fd;
+    Waiting next = std::move(lane.waiting.front());
     lane.waiting.pop_front();
     ++lane.thread_count;
     Recruit();  // this one may not come back
     lock.unlock();
-    close_one(fd);
+    close_one(next.fd);
+    next.token.reset();
     lock.lock();
     --lane.thread_count;
     if (lane.waiting.empty() && lane.thread_count == 0) lanes.erase(at);
@@ -119,12 +121,13 @@ Closer::~Closer() {
   for (auto& [owner, lane] : shared_->lanes) lane.waiting.clear();
 }
 
-void Closer::Close(std::uint32_t owner, std::vector<UniqueFd> fds) {
-  if (fds.empty()) return;
+void Closer::Close(std::uint32_t owner, std::vector<UniqueFd> fds, std::shared_ptr<void> token) {
   const std::int64_t now_ns = MonotonicNs();
   const std::lock_guard lock(shared_->mutex);
-  Lane& lane = shared_->lanes[owner];
-  for (UniqueFd& fd : fds) lane.waiting.push_back({fd.Release(), now_ns});
+  if (!fds.empty()) {
+    Lane& lane = shared_->lanes[owner];
+    for (UniqueFd& fd : fds) lane.waiting.push_back({fd.Release(), now_ns, token});
+  }
   shared_->Recruit();
 }
 
@@ -167,7 +170,7 @@ ForeignFds ForeignFds::TakeFirst(std::size_t count) {
 }
 
 void ForeignFds::Drop() {
-  if (closer_ != nullptr) closer_->Close(owner_, std::exchange(fds_, {}));
+  if (closer_ != nullptr && !fds_.empty()) closer_->Close(owner_, std::exchange(fds_, {}));
 }
 
 }  // namespace sticky::daemon

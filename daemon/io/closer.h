@@ -1,6 +1,6 @@
-// Closer: closes descriptors that came from a client, on threads of its own. close(2) of a file
-// belongs to whoever serves its file system (a FUSE server of the client's, an NFS server that is
-// away), who may answer never.
+// Closer: closes descriptors on threads of its own where close(2) may take long: of a file that
+// came from a client it belongs to whoever serves its file system (a FUSE server of the client's,
+// an NFS server that is away), who may answer never; of large memory it frees every page.
 //
 // Each user's descriptors wait in a queue of their own, so those of one who hangs keep nobody
 // else's open.
@@ -29,8 +29,9 @@ class Closer {
   // it counts as one that hangs. See PressureOf.
   static constexpr std::size_t kWaitingMax = 1024;
   static constexpr std::int64_t kStuckMs = 1000;
-  // In place of a user's id: what our own children send.
+  // In place of a user's id: what our own children send, and memory of ours.
   static constexpr std::uint32_t kOurChildren = 0xffffffff;
+  static constexpr std::uint32_t kOurMemory = 0xfffffffe;
 
   using CloseOne = std::function<void(int fd)>;
   // waiting_max: at least 1; less than kWaitingMax where there are few descriptors at all.
@@ -42,8 +43,10 @@ class Closer {
   Closer(const Closer&) = delete;
   Closer& operator=(const Closer&) = delete;
 
-  // Closes `fds` soon. owner: the uid of whoever they came from. Never blocks.
-  void Close(std::uint32_t owner, std::vector<UniqueFd> fds);
+  // Closes `fds` soon. owner: the uid of whoever they came from. token: let go of, on any thread,
+  // when all of `fds` are closed. Without `fds` it only sees to it that there are threads. Never
+  // blocks.
+  void Close(std::uint32_t owner, std::vector<UniqueFd> fds, std::shared_ptr<void> token = nullptr);
 
   // What is to become of descriptors that this user sends now. kHigh: enough wait, so let the rest
   // stay where they are for a moment. kStuck: that did not help; take none until some are closed.

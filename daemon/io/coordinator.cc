@@ -99,7 +99,8 @@ Coordinator::Coordinator(Loop& loop, Closer& closer, SocketHome& home, Keeper& k
       tick_(loop, [this] { OnTick(); }),
       watch_(loop, [this] { Watch(); }),
       watchdog_(loop, [] { Notify("WATCHDOG=1"); }),
-      last_call_(loop, [this] { loop_.Stop(); }) {}
+      last_call_(loop, [this] { loop_.Stop(); }),
+      freer_(loop, closer) {}
 
 Coordinator::~Coordinator() = default;
 

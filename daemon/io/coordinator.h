@@ -25,6 +25,7 @@
 #include "daemon/io/loader_process.h"
 #include "daemon/io/log.h"
 #include "daemon/io/loop.h"
+#include "daemon/io/memory_freer.h"
 #include "daemon/io/requester_process.h"
 #include "daemon/io/socket_home.h"
 #include "device/host_arena.h"
@@ -114,6 +115,7 @@ class Coordinator {
   void Perform(AskBorrowers& action);
   void Perform(Stop& action);
   void Perform(Log& action);
+  void FreeAndTell(StateId id);
   Result<std::vector<UniqueFd>> Attachments(const Send& action);
   Status MakeArenas(const AllocateArena& action);
   Status Seal(const Publish& action);
@@ -145,6 +147,7 @@ class Coordinator {
   Timer watch_;
   Timer watchdog_;
   Timer last_call_;
+  MemoryFreer freer_;
   std::deque<Action> todo_;
   bool doing_ = false;
   bool keeps_states_ = false;

@@ -73,7 +73,16 @@ void Coordinator::Perform(FreeArena& action) {
   const auto found = held_.find(action.state);
   if (found == held_.end()) return;
   kept_.Forget(found->second.epoch, [] {});  // its load has failed after all
+  freer_.Free(std::move(found->second.arenas), [] {});
   held_.erase(found);
+}
+
+// Of a state that nobody borrows: the memory goes first, and then the core is told.
+void Coordinator::FreeAndTell(StateId id) {
+  std::vector<device::HostArena> arenas;
+  if (auto held = held_.extract(id)) arenas = std::move(held.mapped().arenas);
+  freer_.Free(std::move(arenas),
+              [this, id] { Do(core_.Borrowers(id, /*any=*/false, MonotonicNs())); });
 }
 
 void Coordinator::Perform(AskBorrowers& action) {
@@ -89,12 +98,11 @@ void Coordinator::Perform(AskBorrowers& action) {
     is_borrowed = is_borrowed || any.value();
   }
   // What the keeper holds is not free either; once nobody borrows it, it may let go.
-  if (!is_borrowed && kept_.Has(found->second.epoch)) {
-    return kept_.Forget(found->second.epoch,
-                        [this, id] { Do(core_.Borrowers(id, /*any=*/false, MonotonicNs())); });
-  }
-  if (!is_borrowed && kept_.IsBeingForgotten(found->second.epoch)) return;  // told when it is gone
-  Queue(core_.Borrowers(id, is_borrowed, MonotonicNs()));
+  if (is_borrowed) return Queue(core_.Borrowers(id, /*any=*/true, MonotonicNs()));
+  const std::uint64_t epoch = found->second.epoch;
+  if (kept_.Has(epoch)) return kept_.Forget(epoch, [this, id] { FreeAndTell(id); });
+  if (kept_.IsBeingForgotten(epoch)) return;  // told when it is gone
+  FreeAndTell(id);
 }
 
 void Coordinator::Perform(Stop& action) {

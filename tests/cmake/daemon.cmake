@@ -14,8 +14,10 @@ sticky_test(daemon_core_test LABEL unit
 
 sticky_test(daemon_io_test LABEL unit SOURCES unit/daemon/closer_test.cc
   DEPS sticky::daemon_io sticky::test_process THREADED)
+# Not THREADED, for the reason below.
 sticky_test(daemon_kept_test LABEL unit
   SOURCES unit/daemon/kept_states_test.cc unit/daemon/keeper_parts_test.cc
+          unit/daemon/memory_freer_test.cc
   DEPS sticky::daemon_io sticky::keeper)
 # Random histories of the core; docs/reliability.md, "The simulator".
 sticky_library(test_sim SOURCES sim/history.cc sim/invariants.cc sim/model.cc sim/outside.cc

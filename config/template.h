@@ -24,7 +24,7 @@ struct Template {
   std::string device = "host";
   DtypeChoice dtype = DtypeChoice::kAuto;
   bool huge_pages = false;  // memory.huge_pages: ask for MFD_HUGETLB
-  bool prefault = true;     // memory.prefault: fault the pages in before the copying
+  bool prefault = true;     // memory.prefault: make its pages present before they are written
   Policy policy;
   BuildWhen build = BuildWhen::kManual;
   // One text for all spellings of the same template; digest this. It has what the state is: the

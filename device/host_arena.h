@@ -111,7 +111,7 @@ class Mapping {
   // them (Linux 6.1, whatever shmem_enabled says), so that their memory is charged to the calling
   // process' cgroup and no reader ever faults for want of memory. Requires Writable().
   // Errors: kOutOfMemory. Past a cgroup's limit the kernel may kill the caller instead: only a
-  // loader calls it. Blocking: about a second for each 2 GiB.
+  // loader calls it. Blocking: about a second for each 2 GiB. Any thread, several at once.
   Status Populate(std::uint64_t offset, std::uint64_t size_bytes);
 
   // How much of this mapping is in huge pages now, as /proc/self/smaps says. Bytes; 0 when unknown.

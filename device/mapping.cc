@@ -1,3 +1,4 @@
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
@@ -24,7 +25,7 @@ struct Mapping::Region {
   ipc::mapped_region region;
   std::uint64_t size_bytes = 0;  // as was asked for; huge pages are mapped whole
   bool writable = false;
-  bool joins_pages = true;  // until that turns out to be slow, or impossible
+  std::atomic<bool> joins_pages = true;  // until that turns out to be slow, or impossible
 };
 
 namespace {
@@ -129,14 +130,14 @@ Mapping::~Mapping() = default;
 
 Result<Mapping> Mapping::ReadOnly(int fd, std::uint64_t size_bytes) {
   STICKY_ASSIGN(ipc::mapped_region region, Map(fd, size_bytes, ipc::read_only));
-  return Mapping(std::make_unique<Region>(
-      Region{std::move(region), size_bytes, /*writable=*/false, /*joins_pages=*/false}));
+  return Mapping(std::unique_ptr<Region>(
+      new Region{std::move(region), size_bytes, /*writable=*/false, /*joins_pages=*/false}));
 }
 
 Result<Mapping> Mapping::Writable(int fd, std::uint64_t size_bytes) {
   STICKY_ASSIGN(ipc::mapped_region region, Map(fd, size_bytes, ipc::read_write));
-  return Mapping(std::make_unique<Region>(
-      Region{std::move(region), size_bytes, /*writable=*/true, /*joins_pages=*/true}));
+  return Mapping(std::unique_ptr<Region>(
+      new Region{std::move(region), size_bytes, /*writable=*/true, /*joins_pages=*/true}));
 }
 
 void Mapping::PreferHugePages() {
@@ -150,7 +151,9 @@ Status Mapping::Populate(std::uint64_t offset, std::uint64_t size_bytes) {
   const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const std::uint64_t begin = offset / page_bytes * page_bytes;
   const std::uint64_t end = offset + size_bytes;
-  if (region_->joins_pages) region_->joins_pages = JoinPages(all.subspan(begin, end - begin));
+  if (region_->joins_pages && !JoinPages(all.subspan(begin, end - begin))) {
+    region_->joins_pages = false;
+  }
 #ifdef MADV_POPULATE_WRITE
   constexpr int kPopulate = MADV_POPULATE_WRITE;
 #else

@@ -95,9 +95,15 @@ Result<std::vector<Extent>> MakeExtents(const LoadPlan& plan, std::span<const So
 
 // What the threads of one FillArena share.
 struct Shared {
+  Shared(std::span<std::uint8_t> arena_to_fill, const FillOptions& fill_options)
+      : arena(arena_to_fill),
+        options(fill_options),
+        pages(arena, options.make_present, options.maker_count_max) {}
+
   std::span<const SourceFile> files;
-  std::span<std::uint8_t> arena;
-  std::uint64_t piece_bytes = 0;
+  const std::span<std::uint8_t> arena;
+  const FillOptions& options;
+  PresentPages pages;
   std::vector<Extent> extents;
   std::vector<Digest> block_digests;
   std::atomic<std::uint64_t> next_block{0};
@@ -106,6 +112,7 @@ struct Shared {
   std::atomic<bool> failed{false};
   std::mutex mutex;
   std::optional<Error> error;  // the first; guarded by mutex
+  std::mutex progress_mutex;   // held by whoever tells the progress
 };
 
 // Fills one digest block of the arena at a time, front to back: every function below writes the
@@ -117,11 +124,7 @@ class BlockFiller {
   Status Fill(std::uint64_t block);
 
  private:
-  // The next `size` bytes were just written.
-  void Advance(std::uint64_t size) {
-    digester_.Update(shared_.arena.subspan(cursor_, size));
-    cursor_ += size;
-  }
+  void Advance(std::uint64_t size);
   std::span<std::uint8_t> Next(std::uint64_t size) { return shared_.arena.subspan(cursor_, size); }
 
   Status FillExtent(const Extent& extent, std::uint64_t end);
@@ -139,8 +142,20 @@ class BlockFiller {
   std::vector<std::uint8_t> unit_;
 };
 
+// The next `size` bytes were just written.
+void BlockFiller::Advance(std::uint64_t size) {
+  digester_.Update(shared_.arena.subspan(cursor_, size));
+  cursor_ += size;
+  shared_.bytes_done += size;
+  if (!shared_.options.progress) return;
+  const std::unique_lock lock(shared_.progress_mutex, std::try_to_lock);
+  if (lock) shared_.options.progress(shared_.bytes_done);
+}
+
 Status BlockFiller::Fill(std::uint64_t block) {
+  static_assert(PresentPages::kStretchBytes % kDigestBlockBytes == 0);  // a block is in one of them
   cursor_ = block * kDigestBlockBytes;
+  STICKY_TRY(shared_.pages.WaitFor(cursor_));
   const std::uint64_t block_end =
       std::min<std::uint64_t>(cursor_ + kDigestBlockBytes, shared_.arena.size());
   auto extent =
@@ -190,7 +205,7 @@ Status BlockFiller::FillTensor(const PlannedTensor& tensor, std::uint64_t end) {
     return FillConverted(tensor, end);
   }
   while (cursor_ < end) {
-    const std::uint64_t size = std::min(shared_.piece_bytes, end - cursor_);
+    const std::uint64_t size = std::min(shared_.options.piece_bytes, end - cursor_);
     STICKY_TRY(Read(tensor, cursor_ - tensor.offset, Next(size)));
     Advance(size);
   }
@@ -204,7 +219,8 @@ Status BlockFiller::FillConverted(const PlannedTensor& tensor, std::uint64_t end
   const std::uint64_t block_elements = weights::BlockElements(tensor.encoding);
   const std::uint64_t block_stored = weights::BlockBytes(tensor.encoding, tensor.stored_dtype);
   const std::uint64_t block_bytes = block_elements * element;
-  const std::uint64_t piece_blocks = std::max<std::uint64_t>(shared_.piece_bytes / block_stored, 1);
+  const std::uint64_t piece_blocks =
+      std::max<std::uint64_t>(shared_.options.piece_bytes / block_stored, 1);
   while (cursor_ < end) {
     const std::uint64_t at = (cursor_ - tensor.offset) / block_bytes;
     const std::uint64_t blocks = std::min(piece_blocks, (end - cursor_) / block_bytes);
@@ -252,21 +268,17 @@ Status BlockFiller::FillInterleaved(const PlannedTensor& tensor, std::uint64_t e
   return Ok{};
 }
 
-void Work(Shared& shared, const std::function<void(std::uint64_t)>* progress) {
+void Work(Shared& shared) {
   BlockFiller filler(shared);
   for (std::uint64_t block = shared.next_block++; block < shared.block_digests.size();
        block = shared.next_block++) {
     if (shared.failed.load(std::memory_order_relaxed)) return;
     const Status status = filler.Fill(block);
-    if (!status.ok()) {
-      const std::scoped_lock lock(shared.mutex);
-      if (!shared.error) shared.error = status.error();
-      shared.failed = true;
-      return;
-    }
-    const std::uint64_t begin = block * kDigestBlockBytes;
-    shared.bytes_done += std::min<std::uint64_t>(kDigestBlockBytes, shared.arena.size() - begin);
-    if (progress != nullptr) (*progress)(shared.bytes_done);
+    if (status.ok()) continue;
+    const std::scoped_lock lock(shared.mutex);
+    if (!shared.error) shared.error = status.error();
+    shared.failed = true;
+    return;
   }
 }
 
@@ -282,23 +294,18 @@ Result<FillResult> FillArena(const LoadPlan& plan, std::span<const SourceFile> f
                         static_cast<unsigned long long>(options.piece_bytes))};
   }
   if (arena.size() != plan.arena_bytes) return BadPlan("it has not the size of the plan");
-  Shared shared;
+  Shared shared(arena, options);
   shared.files = files;
-  shared.arena = arena;
-  shared.piece_bytes = options.piece_bytes;
   STICKY_ASSIGN(shared.extents, MakeExtents(plan, files));
   shared.block_digests.resize(DigestBlockCount(arena.size()));
   for (const SourceFile& file : files) STICKY_TRY(file.bytes->CheckUnchanged());
 
-  const bool wants_progress = static_cast<bool>(options.progress);
-  RunOnThreads(options.thread_count, [&](int index) {
-    Work(shared, index == 0 && wants_progress ? &options.progress : nullptr);
-  });
+  RunOnThreads(options.thread_count, [&](int) { Work(shared); });
 
   if (shared.error) return *shared.error;
   if (shared.bytes_done != arena.size()) return BadPlan("not every byte was written");
   for (const SourceFile& file : files) STICKY_TRY(file.bytes->CheckUnchanged());
-  if (wants_progress) options.progress(shared.bytes_done);
+  if (options.progress) options.progress(shared.bytes_done);
   return FillResult{.content_digest = CombineBlockDigests(shared.block_digests),
                     .bytes_read = shared.bytes_read};
 }

@@ -8,41 +8,24 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "base/digest.h"
 #include "base/result.h"
-#include "base/unique_fd.h"
+#include "daemon/load/present_pages.h"
 #include "weights/byte_source.h"
 #include "weights/load_plan.h"
 
 namespace sticky::load {
 
-// Reads a regular file with pread, never through a mapping: a file that is cut short meanwhile is
-// an error and not a SIGBUS. Owns the descriptor.
-class FdByteSource : public weights::ByteSource {
- public:
-  FdByteSource(UniqueFd fd, std::string name);  // notes the file's size and time of change
-  Status ReadAt(std::uint64_t offset, std::span<std::uint8_t> out) const override;
-  Status CheckUnchanged() const override;
-  int fd() const { return fd_.get(); }
-  std::int64_t modified_ns() const { return modified_ns_; }
-
- private:
-  UniqueFd fd_;
-  std::string name_;  // for messages
-  std::int64_t size_bytes_ = 0;
-  std::int64_t modified_ns_ = 0;  // since the epoch
-};
-
 struct FillOptions {
-  int thread_count = 1;                    // 1 to 64
-  std::uint64_t piece_bytes = 256u << 10;  // stored bytes read at a time, per thread: fits the L2
-  // Called on the calling thread with the arena bytes done so far; may be empty.
-  std::function<void(std::uint64_t bytes_done)> progress;
+  int thread_count = 1;                  // 1 to 64; as many reads are in flight
+  std::uint64_t piece_bytes = 1u << 20;  // stored bytes read at a time, per thread
+  // Called with every part of the arena before it is written; may be empty.
+  MakePresent make_present = {};
+  int maker_count_max = 1;  // threads that do so at once: it takes a CPU each
+  // Called with the arena bytes done so far, on any of the threads, one at a time; may be empty.
+  std::function<void(std::uint64_t bytes_done)> progress = {};
 };
 
 struct FillResult {
@@ -54,7 +37,7 @@ struct FillResult {
 // or not), and digests it in the same pass. Proves that every byte was written exactly once, and
 // that no file changed meanwhile.
 // Errors: kCorrupt when a file ends early, changed or cannot be read; kInvalidArgument when a value
-//   is too large for the dtype asked for; `arena` is then half-written.
+//   is too large for the dtype asked for; those of make_present; `arena` is then half-written.
 Result<FillResult> FillArena(const weights::LoadPlan& plan,
                              std::span<const weights::SourceFile> files,
                              std::span<std::uint8_t> arena, const FillOptions& options);

@@ -6,16 +6,16 @@
 
 namespace sticky::load {
 
-void ProgressTeller::Present(std::uint64_t bytes) {
+void ProgressTeller::Present(std::uint64_t more_bytes) {
   const std::scoped_lock lock(mutex_);
-  present_ = bytes;
+  present_ += more_bytes;
   TellSometimes();
 }
 
 void ProgressTeller::Filled(std::uint64_t bytes) {
   const std::scoped_lock lock(mutex_);
-  present_ = options_.memory_bytes;
   filled_ = bytes;
+  present_ = std::max(present_, filled_);
   TellSometimes();
 }
 

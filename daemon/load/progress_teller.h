@@ -26,8 +26,8 @@ class ProgressTeller {
 
   ProgressTeller(const Options& options, Tell tell) : options_(options), tell_(std::move(tell)) {}
 
-  void Present(std::uint64_t bytes);  // so many are there by now
-  void Filled(std::uint64_t bytes);   // so many are filled by now; all are there
+  void Present(std::uint64_t more_bytes);
+  void Filled(std::uint64_t bytes);  // so many are filled by now, and so at least are there
   void Checked(std::uint64_t more_bytes);
 
  private:

@@ -27,6 +27,7 @@
 #include "base/deadline.h"
 #include "base/text.h"
 #include "daemon/load/digest_arena.h"
+#include "daemon/load/fd_byte_source.h"
 #include "daemon/load/load_model.h"
 #include "daemon/load/progress_teller.h"
 #include "daemon/load/sha256_check.h"
@@ -43,7 +44,6 @@ constexpr int kChannel = 3;
 // For room in memory: as long as anyone may wait for a load. The coordinator ends it earlier.
 constexpr std::int64_t kRoomMs = wire::kWaitMsMax;
 constexpr int kMessageMs = 60'000;  // for one message of the coordinator, who has its own deadlines
-constexpr int kThreadCountMax = 8;  // more than a disk or memory needs
 constexpr std::int64_t kProgressNs = 50'000'000;
 
 // A load is background work that may be killed: the node's tasks, and the coordinator, come first.
@@ -114,7 +114,9 @@ Status AddFiles(Job& job, wire::Received part) {
   for (std::size_t i = 0; i < part.fds.size(); ++i) {
     const wire::SourceFile& file = files->files[i];
     STICKY_TRY(CheckFile(file, part.fds[i].get()));
-    job.sources.push_back(std::make_unique<FdByteSource>(std::move(part.fds[i]), file.name));
+    // A file whose SHA-256 is checked is read for that too.
+    const ReadBy by = file.sha256 ? ReadBy::kPageCache : ReadBy::kDisk;
+    job.sources.push_back(std::make_unique<FdByteSource>(std::move(part.fds[i]), file.name, by));
     job.files.push_back({file.name, file.size_bytes, job.sources.back().get()});
     if (file.sha256) job.expected.push_back({job.files.back(), *file.sha256});
     job.whole_count += file.role == wire::FileRole::kWhole ? 1 : 0;
@@ -190,8 +192,17 @@ Result<Plan> MakePlan(const Job& job) {
   return plan;
 }
 
-int ThreadCount() {
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kThreadCountMax);
+// Threads that compute all the time.
+int CpuThreadCount() {
+  constexpr int kMost = 8;  // more than memory needs
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMost);
+}
+
+// Threads of which most wait for the disk, and so how many reads are in flight.
+int ReadThreadCount() {
+  constexpr int kLeast = 16;  // what a disk needs that has several queues, or a network behind it
+  constexpr int kMost = 32;
+  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), kLeast, kMost);
 }
 
 // A coordinator that does not listen right now is not waited for: one that is gone shows when the
@@ -201,23 +212,13 @@ void SayProgress(std::uint64_t bytes_done, std::uint64_t bytes_present) {
   static_cast<void>(wire::TrySend(kChannel, wire::Encode({0, progress}), {}));
 }
 
-// Makes an arena's pages present piece by piece, so that the coordinator sees it go on. before:
-// bytes of the arenas that are done already.
-Status Populate(device::Mapping& mapping, std::uint64_t before, ProgressTeller& progress) {
-  mapping.PreferHugePages();
-  constexpr std::uint64_t kPieceBytes = 64u << 20;
-  const std::uint64_t arena_bytes = mapping.bytes().size();
-  for (std::uint64_t at = 0; at < arena_bytes;) {
-    const std::uint64_t size_bytes = std::min(kPieceBytes, arena_bytes - at);
-    STICKY_TRY(mapping.Populate(at, size_bytes));
-    at += size_bytes;
-    progress.Present(before + at);
-  }
-  return Ok{};
-}
+struct Arenas {
+  std::vector<device::Mapping> mappings;
+  bool prefault = true;  // their pages are to be made present before they are written
+};
 
 // The arenas that the coordinator has made, mapped for writing.
-Result<std::vector<device::Mapping>> ReceiveArenas(const Plan& plan, ProgressTeller& progress) {
+Result<Arenas> ReceiveArenas(const Plan& plan) {
   STICKY_ASSIGN(wire::Received message, Receive(kRoomMs));
   const auto* const request = std::get_if<wire::FillRequest>(&message.message.body);
   const std::vector<std::uint64_t>& sizes = plan.draft.arena_bytes;
@@ -225,30 +226,47 @@ Result<std::vector<device::Mapping>> ReceiveArenas(const Plan& plan, ProgressTel
       request->arena_bytes != plan.memory_bytes) {
     return Error{Code::kInternal, "expected arenas of the planned sizes"};
   }
-  std::vector<device::Mapping> mappings;
-  std::uint64_t before = 0;
+  Arenas arenas{{}, request->prefault};
   for (std::size_t i = 0; i < sizes.size(); ++i) {
     STICKY_ASSIGN(const device::HostArena arena,
                   device::HostArena::Adopt(std::move(message.fds[i]), sizes[i]));
     STICKY_ASSIGN(device::Mapping mapping, device::Mapping::Writable(arena.fd(), sizes[i]));
-    if (request->prefault) STICKY_TRY(Populate(mapping, before, progress));
-    before += sizes[i];
-    mappings.push_back(std::move(mapping));
+    if (arenas.prefault) mapping.PreferHugePages();
+    arenas.mappings.push_back(std::move(mapping));
   }
-  return mappings;
+  return arenas;
 }
 
-Result<FillResult> FillAll(const Job& job, const Plan& plan, std::vector<device::Mapping>& mappings,
+// part: of one of the arenas.
+Status Populate(Arenas& arenas, std::span<std::uint8_t> part, ProgressTeller& progress) {
+  for (device::Mapping& mapping : arenas.mappings) {
+    const std::span<const std::uint8_t> all = mapping.bytes();
+    if (part.data() < all.data() || part.data() >= all.data() + all.size()) continue;
+    const auto offset = static_cast<std::uint64_t>(part.data() - all.data());
+    STICKY_TRY(mapping.Populate(offset, part.size()));
+    progress.Present(part.size());
+    return Ok{};
+  }
+  return Error{Code::kInternal, "make pages present: they are of no arena"};
+}
+
+Result<FillResult> FillAll(const Job& job, const Plan& plan, Arenas& arenas,
                            ProgressTeller& progress) {
   FillOptions options;
-  options.thread_count = ThreadCount();
+  options.thread_count = ReadThreadCount();
+  options.maker_count_max = CpuThreadCount();
+  if (arenas.prefault) {
+    options.make_present = [&arenas, &progress](std::span<std::uint8_t> part) {
+      return Populate(arenas, part, progress);
+    };
+  }
   options.progress = [&progress](std::uint64_t bytes_done) { progress.Filled(bytes_done); };
   if (plan.model) {
-    return FillArena(*plan.model, job.files, mappings[0].writable_bytes(), options);
+    return FillArena(*plan.model, job.files, arenas.mappings[0].writable_bytes(), options);
   }
-  std::vector<std::span<std::uint8_t>> arenas;
-  for (device::Mapping& mapping : mappings) arenas.push_back(mapping.writable_bytes());
-  return FillWholeFiles(job.files, arenas, options);
+  std::vector<std::span<std::uint8_t>> parts;
+  for (device::Mapping& mapping : arenas.mappings) parts.push_back(mapping.writable_bytes());
+  return FillWholeFiles(job.files, parts, options);
 }
 
 Status CheckContent(const Job& job, const Digest& found) {
@@ -263,14 +281,14 @@ Result<wire::FillReply> Fill(const Job& job, const Plan& plan) {
   std::uint64_t checked_bytes = 0;
   for (const ExpectedFile& one : job.expected) checked_bytes += one.file.size_bytes;
   ProgressTeller progress({plan.memory_bytes, checked_bytes, kProgressNs}, SayProgress);
-  STICKY_ASSIGN(std::vector<device::Mapping> mappings, ReceiveArenas(plan, progress));
-  Sha256Check check(job.expected, ThreadCount(),
+  STICKY_ASSIGN(Arenas arenas, ReceiveArenas(plan));
+  Sha256Check check(job.expected, CpuThreadCount(),
                     [&progress](std::uint64_t more_bytes) { progress.Checked(more_bytes); });
-  STICKY_ASSIGN(const FillResult result, FillAll(job, plan, mappings, progress));
+  STICKY_ASSIGN(const FillResult result, FillAll(job, plan, arenas, progress));
   STICKY_TRY(check.Finish());
   STICKY_TRY(CheckContent(job, result.content_digest));
   std::uint64_t huge_bytes = 0;
-  for (const device::Mapping& mapping : mappings) huge_bytes += mapping.HugeBytes();
+  for (const device::Mapping& mapping : arenas.mappings) huge_bytes += mapping.HugeBytes();
   // the mappings end here, so that the coordinator can seal
   return wire::FillReply{result.content_digest, result.bytes_read, huge_bytes};
 }
@@ -297,7 +315,14 @@ Status PrefaultArena(const wire::PrefaultRequest& request, wire::Received& messa
     STICKY_ASSIGN(device::Mapping mapping,
                   device::Mapping::Writable(arena.fd(), request.arena_bytes));
     ProgressTeller progress({request.arena_bytes, 0, kProgressNs}, SayProgress);
-    STICKY_TRY(Populate(mapping, 0, progress));
+    mapping.PreferHugePages();
+    for (std::uint64_t at = 0; at < request.arena_bytes;) {
+      const std::uint64_t size_bytes =
+          std::min(PresentPages::kStretchBytes, request.arena_bytes - at);
+      STICKY_TRY(mapping.Populate(at, size_bytes));
+      at += size_bytes;
+      progress.Present(size_bytes);
+    }
   }
   return Say(wire::PrefaultReply{});
 }

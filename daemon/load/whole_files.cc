@@ -51,8 +51,11 @@ Result<FillResult> FillWholeFiles(std::span<const SourceFile> files,
                                   std::span<const std::span<std::uint8_t>> arenas,
                                   const FillOptions& options) {
   STICKY_CHECK(arenas.size() == WholeFileArenas(files).size());
-  // Where every file is empty: the pages of an arena must be there all the same.
-  if (std::all_of(files.begin(), files.end(), IsEmpty)) std::ranges::fill(arenas[0], 0);
+  if (std::all_of(files.begin(), files.end(), IsEmpty)) {
+    // The pages of an arena must be there all the same.
+    if (options.make_present) STICKY_TRY(options.make_present(arenas[0]));
+    std::ranges::fill(arenas[0], 0);
+  }
   FillResult whole;
   std::vector<Digest> contents;
   std::size_t next_arena = 0;

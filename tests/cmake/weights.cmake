@@ -11,7 +11,8 @@ sticky_test(weights_files_test LABEL integration
   SOURCES integration/resolve_test.cc DEPS sticky::weights_files)
 if(TARGET sticky_load)
   sticky_test(load_test LABEL unit THREADED
-    SOURCES unit/load/fill_arena_test.cc unit/load/whole_files_test.cc
+    SOURCES unit/load/fd_byte_source_test.cc unit/load/fill_arena_test.cc
+            unit/load/whole_files_test.cc
     DEPS sticky::load)
   sticky_test(load_smollm2_test LABEL integration SOURCES integration/load_smollm2_test.cc
     DEPS sticky::load sticky::weights_files nlohmann_json::nlohmann_json)

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "daemon/load/fd_byte_source.h"
 #include "daemon/load/load_model.h"
 #include "tests/testing/data_dir.h"
 #include "tests/testing/matchers.h"

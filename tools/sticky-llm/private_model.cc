@@ -9,6 +9,7 @@
 
 #include "base/cpu_features.h"
 #include "base/text.h"
+#include "daemon/load/fd_byte_source.h"
 #include "daemon/load/load_model.h"
 #include "tools/sticky-llm/model_source.h"
 #include "weights/files/resolve.h"

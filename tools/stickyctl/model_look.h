@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "daemon/load/fd_byte_source.h"
 #include "daemon/load/load_model.h"
 #include "weights/byte_source.h"
 #include "weights/files/open_file.h"

@@ -114,7 +114,7 @@ access:                   # whom the state is for besides you
 
 memory:
   # huge_pages: false     # true: take them from the node's reserved pool when it has room
-  # prefault: true        # fault the pages in before the copying
+  # prefault: true        # make the pages present before they are written
 
 # build: manual           # of an installed template; or on-demand, at-start
 )";

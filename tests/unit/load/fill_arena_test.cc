@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "daemon/load/digest_arena.h"
+#include "daemon/load/fd_byte_source.h"
 #include "daemon/load/load_model.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/memory_model.h"

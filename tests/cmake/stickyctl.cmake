@@ -63,9 +63,13 @@ foreach(test stickyctl_build_test stickyctl_commands_test stickyctl_exit_codes_t
 endforeach()
 add_dependencies(stickyctl_commands_test shim_adopt_probe)
 
+# tools/dev/make_model against what a load takes.
+find_program(STICKY_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED)
+sticky_script_test(MakeModel LABEL integration
+  COMMAND "${STICKY_PYTHON}" -B "${CMAKE_CURRENT_SOURCE_DIR}/integration/make_model_test.py")
+
 # Need packages from PyPI and Debian's python3-torch: tools/check installs them, and fails when they
 # cannot be had. By itself a test without them skips, and says why.
-find_program(STICKY_PYTHON python3 PATHS /usr/bin NO_DEFAULT_PATH REQUIRED)
 if(NOT STICKY_SANITIZE STREQUAL "thread")  # there are no programs then
   add_test(NAME FileStatesInPython
     COMMAND "${STICKY_PYTHON}" -B "${CMAKE_CURRENT_SOURCE_DIR}/integration/file_states_test.py"

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include "base/check.h"
 #include "base/text.h"
@@ -26,11 +27,20 @@ std::span<std::uint8_t> ThreadsBuffer() {
   return buffer->bytes;
 }
 
+// As can_do_mincore() of the kernel's mm/mincore.c has it; of other files all is said to be there.
+bool KernelTellsWhatIsCached(int fd, const std::string& path) {
+  struct stat status {};
+  if (::fstat(fd, &status) != 0) return false;
+  const uid_t us = ::geteuid();
+  return us == 0 || us == status.st_uid || ::access(path.c_str(), W_OK) == 0;
+}
+
 }  // namespace
 
 std::unique_ptr<DirectFile> DirectFile::Open(int fd, std::uint64_t size_bytes, const Calls& calls) {
   if (size_bytes < kFileBytesMin) return nullptr;
   const std::string path = Format("/proc/self/fd/%d", fd);
+  if (!KernelTellsWhatIsCached(fd, path)) return nullptr;
   UniqueFd direct(::open(path.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC | O_NONBLOCK));
   if (!direct.valid()) return nullptr;
   void* const pages =
@@ -44,27 +54,37 @@ DirectFile::DirectFile(UniqueFd fd, void* pages, std::uint64_t size_bytes, const
 
 DirectFile::~DirectFile() { ::munmap(pages_, static_cast<std::size_t>(size_bytes_)); }
 
-// Of a file that is another user's the kernel says that all of it is in the cache.
-bool DirectFile::IsCold(std::uint64_t begin, std::uint64_t end) const {
+DirectFile::Pages DirectFile::PagesOf(std::uint64_t begin, std::uint64_t end) const {
   constexpr std::uint64_t kPageBytesMin = 4096;
   std::array<unsigned char, kPieceBytes / kPageBytesMin + 2> there{};
   const auto page_bytes = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   begin = begin / page_bytes * page_bytes;
   end = std::min(end, size_bytes_);
-  if (begin >= end) return false;
+  if (begin >= end) return {};
   void* const first = static_cast<std::uint8_t*>(pages_) + begin;
-  if (calls_.mincore(first, static_cast<std::size_t>(end - begin), there.data()) != 0) return false;
-  const std::uint64_t page_count = (end - begin + page_bytes - 1) / page_bytes;
-  const auto there_count =
-      std::count_if(there.begin(), there.begin() + static_cast<std::ptrdiff_t>(page_count),
+  if (calls_.mincore(first, static_cast<std::size_t>(end - begin), there.data()) != 0) return {};
+  const std::uint64_t count = (end - begin + page_bytes - 1) / page_bytes;
+  const auto cached =
+      std::count_if(there.begin(), there.begin() + static_cast<std::ptrdiff_t>(count),
                     [](unsigned char page) { return (page & 1) != 0; });
-  return 2 * static_cast<std::uint64_t>(there_count) < page_count;
+  return {count, static_cast<std::uint64_t>(cached)};
+}
+
+std::uint64_t DirectFile::CachedBytes() const {
+  constexpr std::uint64_t kLooks = 256;
+  std::uint64_t cached = 0;
+  for (std::uint64_t i = 0; i < kLooks; ++i) {
+    const std::uint64_t at = size_bytes_ / kLooks * i;
+    cached += PagesOf(at, at + 1).cached;
+  }
+  return size_bytes_ / kLooks * cached;
 }
 
 std::size_t DirectFile::ReadIfCold(std::uint64_t offset, std::span<std::uint8_t> out) const {
   STICKY_CHECK(out.size() <= kPieceBytes);
   if (out.empty() || refused_.load(std::memory_order_relaxed)) return 0;
-  if (!IsCold(offset, offset + out.size())) return 0;
+  const Pages pages = PagesOf(offset, offset + out.size());
+  if (2 * pages.cached >= pages.count) return 0;
   const std::uint64_t begin = offset / kAlignment * kAlignment;
   const std::uint64_t end = (offset + out.size() + kAlignment - 1) / kAlignment * kAlignment;
   const std::span<std::uint8_t> buffer = ThreadsBuffer();

@@ -35,7 +35,8 @@ class DirectFile {
 
   // Opens the file of `fd` once more, so that the flags of the caller's own description, which it
   // may share with other processes, stay as they are. Null for small files and where this is not
-  // possible: another user's file, a file system without such reads.
+  // possible: a file system without such reads, or another user's file that we may not write, of
+  // which the kernel does not tell what is in the cache.
   static std::unique_ptr<DirectFile> Open(int fd, std::uint64_t size_bytes, const Calls& calls);
   ~DirectFile();
   DirectFile(const DirectFile&) = delete;
@@ -46,9 +47,16 @@ class DirectFile {
   // ordinary read, which also says what is wrong. Blocking: for the disk.
   std::size_t ReadIfCold(std::uint64_t offset, std::span<std::uint8_t> out) const;
 
+  // Bytes of the file that are in the page cache, about: a look at 256 places.
+  std::uint64_t CachedBytes() const;
+
  private:
   DirectFile(UniqueFd fd, void* pages, std::uint64_t size_bytes, const Calls& calls);
-  bool IsCold(std::uint64_t begin, std::uint64_t end) const;
+  struct Pages {
+    std::uint64_t count = 0, cached = 0;
+  };
+  // Of the bytes [begin, end), at most kPieceBytes; none when that cannot be told.
+  Pages PagesOf(std::uint64_t begin, std::uint64_t end) const;
 
   const UniqueFd fd_;
   void* const pages_;  // the whole file mapped, for mincore alone: no byte of it is ever touched

@@ -32,6 +32,8 @@ class FdByteSource : public weights::ByteSource {
   Status ReadAt(std::uint64_t offset, std::span<std::uint8_t> out) const override;
   Status CheckUnchanged() const override;
   int fd() const { return fd_.get(); }
+  // Of a source that reads past the page cache: bytes of the file that are in it, about; else 0.
+  std::uint64_t CachedBytes() const { return direct_ ? direct_->CachedBytes() : 0; }
   std::int64_t modified_ns() const { return modified_ns_; }
 
  private:

@@ -30,6 +30,7 @@
 #include "daemon/load/fd_byte_source.h"
 #include "daemon/load/load_model.h"
 #include "daemon/load/progress_teller.h"
+#include "daemon/load/reading.h"
 #include "daemon/load/sha256_check.h"
 #include "daemon/load/whole_files.h"
 #include "device/host_arena.h"
@@ -192,17 +193,16 @@ Result<Plan> MakePlan(const Job& job) {
   return plan;
 }
 
-// Threads that compute all the time.
-int CpuThreadCount() {
-  constexpr int kMost = 8;  // more than memory needs
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 1, kMost);
-}
+int CpuCount() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
-// Threads of which most wait for the disk, and so how many reads are in flight.
-int ReadThreadCount() {
-  constexpr int kLeast = 16;  // what a disk needs that has several queues, or a network behind it
-  constexpr int kMost = 32;
-  return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), kLeast, kMost);
+Reading ReadingOf(const Job& job) {
+  std::uint64_t cached_bytes = 0;
+  std::uint64_t all_bytes = 0;
+  for (std::size_t i = 0; i < job.files.size(); ++i) {
+    cached_bytes += job.sources[i]->CachedBytes();
+    all_bytes += job.files[i].size_bytes;
+  }
+  return ChooseReading(cached_bytes, all_bytes, CpuCount());
 }
 
 // A coordinator that does not listen right now is not waited for: one that is gone shows when the
@@ -253,8 +253,10 @@ Status Populate(Arenas& arenas, std::span<std::uint8_t> part, ProgressTeller& pr
 Result<FillResult> FillAll(const Job& job, const Plan& plan, Arenas& arenas,
                            ProgressTeller& progress) {
   FillOptions options;
-  options.thread_count = ReadThreadCount();
-  options.maker_count_max = CpuThreadCount();
+  const Reading reading = ReadingOf(job);
+  options.thread_count = reading.thread_count;
+  options.piece_bytes = reading.piece_bytes;
+  options.maker_count_max = CpuCount();
   if (arenas.prefault) {
     options.make_present = [&arenas, &progress](std::span<std::uint8_t> part) {
       return Populate(arenas, part, progress);
@@ -282,7 +284,7 @@ Result<wire::FillReply> Fill(const Job& job, const Plan& plan) {
   for (const ExpectedFile& one : job.expected) checked_bytes += one.file.size_bytes;
   ProgressTeller progress({plan.memory_bytes, checked_bytes, kProgressNs}, SayProgress);
   STICKY_ASSIGN(Arenas arenas, ReceiveArenas(plan));
-  Sha256Check check(job.expected, CpuThreadCount(),
+  Sha256Check check(job.expected, CpuCount(),
                     [&progress](std::uint64_t more_bytes) { progress.Checked(more_bytes); });
   STICKY_ASSIGN(const FillResult result, FillAll(job, plan, arenas, progress));
   STICKY_TRY(check.Finish());

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""tools/dev/make_model writes models that a load takes, the same bytes whenever it is asked alike."""
+"""tools/dev/make_model writes models that a load takes, and the same bytes for the same wish."""
 
 import hashlib
 import json

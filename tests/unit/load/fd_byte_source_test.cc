@@ -22,6 +22,7 @@
 #include "daemon/load/direct_file.h"
 #include "daemon/load/load_model.h"
 #include "daemon/load/present_pages.h"
+#include "daemon/load/reading.h"
 #include "tests/testing/matchers.h"
 #include "tests/testing/temp_dir.h"
 
@@ -169,6 +170,23 @@ TEST_F(DirectRead, GivesTheSameBytesOfAFileThatIsPartlyInThePageCache) {
 
   const FdByteSource source(Open(), "m.bin", ReadBy::kDisk, {DiskPread, ::mincore});
   ExpectSameBytes(source);
+}
+
+TEST_F(DirectRead, HowMuchIsInThePageCacheIsKnownAbout) {
+  EXPECT_EQ(Source().CachedBytes(), 0u);
+  disk.in_cache = true;
+  EXPECT_GT(Source().CachedBytes(), kFileBytes - 256);
+  EXPECT_LE(Source().CachedBytes(), kFileBytes);
+}
+
+TEST(Reading, OfWhatIsCachedTakesAThreadForEachCpuAndElseManyThatWait) {
+  constexpr std::uint64_t kGib = 1u << 30;
+  EXPECT_EQ(ChooseReading(kGib, kGib, 2).thread_count, 2);
+  EXPECT_EQ(ChooseReading(kGib / 2, kGib, 4).thread_count, 4);
+  EXPECT_EQ(ChooseReading(kGib, kGib, 200).thread_count, 8);
+  EXPECT_EQ(ChooseReading(kGib / 2 - 1, kGib, 2).thread_count, 16);
+  EXPECT_EQ(ChooseReading(0, kGib, 200).thread_count, 32);
+  EXPECT_EQ(ChooseReading(0, 0, 1).thread_count, 1);
 }
 
 TEST(FdByteSource, AFailureOfTheFileNamesItAndTheOffset) {

@@ -2,12 +2,14 @@
 """Measures loads of a model against the disk, the page cache, and other programs that load it.
 
 usage: load_bench.py MODEL [--build DIR] [--rounds N] [--python PATH] [--nice N] [--only cold|warm]
-                     [--json]
+                     [--cold-memory] [--json]
 
 MODEL: a folder of safetensors or GGUF files on a disk, say of tools/dev/make_model. Each round does
 every way once, in turns, another one first each time; what is printed are medians. A load is the
 whole of `stickyctl load --wait`, with a daemon of its own. Cold: the files are written back and
 dropped from the page cache before each, which is verified. Warm: they are in it, verified too.
+A virtual machine may give free memory back to its host within seconds, and get it again slowly;
+so before each way as much as the model takes is taken, touched and freed, unless --cold-memory.
 
 fio is used when it is there. Peers are measured with safetensors files, when PATH has them:
   python3 -m venv --system-site-packages peers        (python3-torch of Debian serves)
@@ -17,6 +19,7 @@ fio is used when it is there. Peers are measured with safetensors files, when PA
 import argparse
 import ctypes
 import json
+import mmap
 import os
 import pathlib
 import shutil
@@ -70,6 +73,18 @@ def make_warm(paths):
         if share is None or share > 0.999:
             return
     sys.exit(f"load_bench: only {share:.0%} of the files fit into the page cache")
+
+
+def make_memory_ready(size_bytes):
+    pid = os.fork()
+    if pid == 0:
+        memory = mmap.mmap(-1, size_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        memory.madvise(mmap.MADV_HUGEPAGE)
+        for at in range(0, size_bytes, PAGE_BYTES):
+            memory[at] = 1
+        os._exit(0)
+    if os.waitpid(pid, 0)[1] != 0:
+        sys.exit("load_bench: there is not enough memory")
 
 
 def seconds_of(command):
@@ -170,6 +185,8 @@ def measure(kind, daemon, paths, arguments):
         shift = number % len(order)
         for way in order[shift:] + order[:shift]:
             prepare(paths)
+            if not arguments.cold_memory:
+                make_memory_ready(sum(path.stat().st_size for path in paths) * 9 // 8)
             seconds = chosen[way](paths)
             if number >= 0:
                 times[way].append(seconds)
@@ -206,6 +223,7 @@ def main():
     parser.add_argument("--python", default=sys.executable, help="one that has the peers")
     parser.add_argument("--nice", type=int, default=10, help="of everything: a loader has 10")
     parser.add_argument("--only", choices=("cold", "warm"))
+    parser.add_argument("--cold-memory", action="store_true")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     os.nice(arguments.nice)

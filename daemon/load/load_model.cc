@@ -98,7 +98,7 @@ struct Shared {
   Shared(std::span<std::uint8_t> arena_to_fill, const FillOptions& fill_options)
       : arena(arena_to_fill),
         options(fill_options),
-        pages(arena, options.make_present, options.maker_count_max) {}
+        pages(arena, options.make_present, options.maker_count) {}
 
   std::span<const SourceFile> files;
   const std::span<std::uint8_t> arena;

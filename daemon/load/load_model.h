@@ -23,7 +23,7 @@ struct FillOptions {
   std::uint64_t piece_bytes = 1u << 20;  // stored bytes read at a time, per thread
   // Called with every part of the arena before it is written; may be empty.
   MakePresent make_present = {};
-  int maker_count_max = 1;  // threads that do so at once: it takes a CPU each
+  int maker_count = 1;  // threads that do so, beside those that fill
   // Called with the arena bytes done so far, on any of the threads, one at a time; may be empty.
   std::function<void(std::uint64_t bytes_done)> progress = {};
 };

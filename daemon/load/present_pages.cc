@@ -1,24 +1,46 @@
 #include "daemon/load/present_pages.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 namespace sticky::load {
 
-PresentPages::PresentPages(std::span<std::uint8_t> arena, MakePresent make, int maker_count_max)
+PresentPages::PresentPages(std::span<std::uint8_t> arena, MakePresent make, int maker_count)
     : arena_(arena),
       make_(std::move(make)),
-      maker_count_max_(std::max(maker_count_max, 1)),
-      is_there_(static_cast<std::size_t>((arena.size() + kStretchBytes - 1) / kStretchBytes)) {}
+      maker_count_max_(std::max(maker_count, 1)),
+      is_there_(static_cast<std::size_t>((arena.size() + kStretchBytes - 1) / kStretchBytes)) {
+  const auto count = std::min<std::size_t>(static_cast<std::size_t>(maker_count_max_),
+                                           make_ ? is_there_.size() : 0);
+  try {
+    while (makers_.size() < count) makers_.emplace_back([this] { MakeAll(); });
+  } catch (const std::system_error&) {  // the limit of threads is reached
+  }
+}
+
+PresentPages::~PresentPages() {
+  const std::scoped_lock lock(mutex_);
+  stopped_ = true;
+}
+
+void PresentPages::MakeAll() {
+  std::unique_lock lock(mutex_);
+  while (!stopped_ && !error_ && next_ < is_there_.size()) {
+    if (maker_count_ < maker_count_max_) {
+      MakeNext(lock);
+    } else {
+      changed_.wait(lock);
+    }
+  }
+}
 
 Status PresentPages::WaitFor(std::uint64_t offset) {
   if (!make_) return Ok{};
-  constexpr std::size_t kAhead = 2;  // stretches that are kept ready, so that readers never wait
   const auto wanted = static_cast<std::size_t>(offset / kStretchBytes);
   std::unique_lock lock(mutex_);
-  if (maker_count_ == 0 && next_ <= wanted + kAhead) MakeNext(lock);
   while (!error_ && !is_there_.at(wanted)) {
-    if (next_ < is_there_.size() && maker_count_ < maker_count_max_) {
+    if (next_ <= wanted && maker_count_ < maker_count_max_) {
       MakeNext(lock);
     } else {
       changed_.wait(lock);  // for whoever makes it, or who then makes room for another to make it
@@ -29,7 +51,6 @@ Status PresentPages::WaitFor(std::uint64_t offset) {
 }
 
 void PresentPages::MakeNext(std::unique_lock<std::mutex>& lock) {
-  if (next_ == is_there_.size()) return;
   const std::size_t stretch = next_++;
   ++maker_count_;
   lock.unlock();

@@ -12,6 +12,7 @@ namespace sticky::load {
 struct Reading {
   int thread_count = 1;
   std::uint64_t piece_bytes = 0;  // read at once
+  int maker_count = 1;            // threads that make pages present beside
 };
 
 // What is mostly in the cache is copied, which takes CPUs: a thread for each, pieces that stay in

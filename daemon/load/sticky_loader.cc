@@ -256,7 +256,7 @@ Result<FillResult> FillAll(const Job& job, const Plan& plan, Arenas& arenas,
   const Reading reading = ReadingOf(job);
   options.thread_count = reading.thread_count;
   options.piece_bytes = reading.piece_bytes;
-  options.maker_count_max = CpuCount();
+  options.maker_count = reading.maker_count;
   if (arenas.prefault) {
     options.make_present = [&arenas, &progress](std::span<std::uint8_t> part) {
       return Populate(arenas, part, progress);

@@ -232,7 +232,7 @@ TEST(PresentPages, EachStretchIsMadeOnceBeforeItsFirstWriterGoesOnHoweverManyThe
         bytes += part.size();
         return Status(Ok{});
       },
-      /*maker_count_max=*/3);
+      /*maker_count=*/3);
   std::atomic<std::uint64_t> next{0};
   {
     std::vector<std::jthread> threads;
@@ -265,7 +265,7 @@ TEST(PresentPages, NoMoreThreadsMakeThemThanAreAllowed) {
         --now;
         return Status(Ok{});
       },
-      /*maker_count_max=*/2);
+      /*maker_count=*/2);
   {
     std::vector<std::jthread> threads;
     for (std::uint64_t i = 0; i < 20; ++i) {
@@ -283,7 +283,7 @@ TEST(PresentPages, WantOfMemoryIsToldToEveryWriter) {
       [&](std::span<std::uint8_t>) {
         return Status(Error{Code::kOutOfMemory, "make pages present"});
       },
-      /*maker_count_max=*/2);
+      /*maker_count=*/2);
   {
     std::vector<std::jthread> threads;
     for (std::uint64_t i = 0; i < 4; ++i) {

@@ -93,7 +93,10 @@ class DirectRead : public ::testing::Test {
     for (const auto& [offset, size] : parts) {
       std::vector<std::uint8_t> out(size);
       ASSERT_THAT(source.ReadAt(offset, out), IsOk()) << offset << "+" << size;
-      EXPECT_EQ(std::memcmp(out.data(), text_.data() + offset, size), 0) << offset << "+" << size;
+      EXPECT_TRUE(
+          std::equal(out.begin(), out.end(), text_.begin() + offset,
+                     [](std::uint8_t a, char b) { return a == static_cast<std::uint8_t>(b); }))
+          << offset << "+" << size;
     }
   }
 

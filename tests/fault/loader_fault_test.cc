@@ -154,7 +154,7 @@ TEST_F(LoaderFault, HungWhileItPlansIsKilledAtTheDeadline) {
 }
 
 TEST_F(LoaderFault, HungWhileItFillsIsKilledAtTheDeadline) {
-  Start("deadlines:\n  fill_stall_ms: 700\n");
+  Start("deadlines:\n  fill_stall_ms: 3000\n");
   WireClient client = daemon_->Client();
   std::uint32_t id = 0;
   StopLoaderIn(StatePhase::kFilling, client, &id);
@@ -268,7 +268,7 @@ struct Fluent {
 class FluentLiar : public LoaderFault, public ::testing::WithParamInterface<Fluent> {};
 
 TEST_P(FluentLiar, IsOneFailedLoad) {
-  StartWith(true, LoaderThatLies(GetParam().lie), "deadlines: {fill_stall_ms: 1000}\n");
+  StartWith(true, LoaderThatLies(GetParam().lie), "deadlines: {fill_stall_ms: 3000}\n");
   WireClient client = daemon_->Client();
 
   const Result<wire::LoadReply> answer = client.Load(LoadRequestFor("m", 5000), small_);

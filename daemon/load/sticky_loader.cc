@@ -387,6 +387,9 @@ int Main() {
   }
   ::fcntl(kChannel, F_SETFD, FD_CLOEXEC);
   ::signal(SIGPIPE, SIG_IGN);
+  // The signals of a terminal are for the daemon, who decides what becomes of its loads.
+  ::signal(SIGHUP, SIG_IGN);
+  ::signal(SIGINT, SIG_IGN);
   StepBack();
   const Status loaded = Work();
   if (loaded.ok()) return EX_OK;

@@ -380,5 +380,28 @@ TEST_F(DaemonLife, HangUpIsNoReasonToEnd) {
   EXPECT_THAT(daemon_.Client().Status(), IsOk());
 }
 
+// A terminal sends its signals to the loader too, which is of the daemon's process group.
+TEST_F(DaemonLife, SignalsOfTheTerminalEndNoLoad) {
+  const std::string path = daemon_.folder() / "big.safetensors";
+  WriteTensorFile(path, 384ull << 20);
+  WireClient client = daemon_.Client();
+  const Result<std::uint32_t> waiting = client.SendLoad(LoadRequestFor("big", 60'000), path);
+  WireClient watcher = daemon_.Client();
+  ASSERT_TRUE(WaitUntil([&] {
+    const Result<wire::StateInfo> state = watcher.Show("big");
+    return state.ok() && state.value().phase == wire::StatePhase::kFilling;
+  }));
+  const pid_t loader = daemon_.LoaderPid().value_or(0);
+  ASSERT_GT(loader, 0);
+  ::kill(loader, SIGSTOP);
+  ASSERT_EQ(watcher.Show("big").value().phase, wire::StatePhase::kFilling) << "too late";
+
+  ::kill(loader, SIGHUP);
+  ::kill(loader, SIGINT);
+  ::kill(loader, SIGCONT);
+
+  EXPECT_THAT(client.Answer(waiting.value(), /*wait_ms=*/60'000), IsOk());
+}
+
 }  // namespace
 }  // namespace sticky::testing

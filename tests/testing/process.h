@@ -21,7 +21,7 @@
 namespace sticky::testing {
 
 // Polls `condition` every few milliseconds until it holds or the deadline has passed.
-bool WaitUntil(const std::function<bool()>& condition, std::int64_t deadline_ms = 10'000);
+bool WaitUntil(const std::function<bool()>& condition, std::int64_t deadline_ms = 30'000);
 
 // A fresh folder of mode 0700 with a short name (a socket's path has at most 107 bytes), removed
 // with everything in it at the end.
@@ -63,7 +63,7 @@ class Process {
   pid_t pid() const { return pid_; }
   void Signal(int number) const;
   // Nothing when it is still running at the deadline.
-  std::optional<ExitStatus> Wait(std::int64_t deadline_ms = 10'000);
+  std::optional<ExitStatus> Wait(std::int64_t deadline_ms = 30'000);
   void KillAndReap();
 
  private:

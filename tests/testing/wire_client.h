@@ -28,15 +28,15 @@ class WireClient {
   // Sends one message under a fresh request id, which is returned.
   Result<std::uint32_t> Send(wire::Body body, const std::vector<int>& fds = {});
   // The next message, whatever it is.
-  Result<wire::Received> Receive(std::int64_t wait_ms = 10'000);
+  Result<wire::Received> Receive(std::int64_t wait_ms = 30'000);
   // Sends and receives until the answer comes; progress is passed over. A Failure is an error.
-  Result<wire::Received> Ask(wire::Body body, std::int64_t wait_ms = 10'000);
+  Result<wire::Received> Ask(wire::Body body, std::int64_t wait_ms = 30'000);
   // The answer to `request_id`, as Ask does.
-  Result<wire::Received> Answer(std::uint32_t request_id, std::int64_t wait_ms = 10'000);
+  Result<wire::Received> Answer(std::uint32_t request_id, std::int64_t wait_ms = 30'000);
 
   // Ask for the body of one kind.
   template <typename Reply>
-  Result<Reply> AskFor(wire::Body body, std::int64_t wait_ms = 10'000) {
+  Result<Reply> AskFor(wire::Body body, std::int64_t wait_ms = 30'000) {
     Result<wire::Received> received = Ask(std::move(body), wait_ms);
     if (!received.ok()) return received.error();
     auto* const reply = std::get_if<Reply>(&received.value().message.body);

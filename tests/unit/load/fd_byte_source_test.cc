@@ -94,7 +94,7 @@ class DirectRead : public ::testing::Test {
       std::vector<std::uint8_t> out(size);
       ASSERT_THAT(source.ReadAt(offset, out), IsOk()) << offset << "+" << size;
       EXPECT_TRUE(
-          std::equal(out.begin(), out.end(), text_.begin() + offset,
+          std::equal(out.begin(), out.end(), text_.begin() + static_cast<std::ptrdiff_t>(offset),
                      [](std::uint8_t a, char b) { return a == static_cast<std::uint8_t>(b); }))
           << offset << "+" << size;
     }
